@@ -1,0 +1,39 @@
+# Two commands set everything up: `make repro` and `make test`. Both need Python 3.11 or newer, and nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+export PATH := $(BIN):$(PATH)
+
+.PHONY: help env repro test test-data lint bench clean
+
+help:           ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
+
+env: $(VENV)/.ready    ## make .venv with the pinned packages
+
+$(VENV)/.ready: pyproject.toml requirements.lock
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable '.[test]'
+	touch $@
+
+repro: env      ## record what is stale: corpora, oracle inputs, references, reports
+	dvc repro --keep-going
+
+test: env       ## run the tests; downloads the checkpoints' material on first use
+	ruff check .
+	ruff format --check .
+	pytest -n 2 --dist loadgroup --ignore tests/data
+
+test-data: env  ## test the recorded tables; run `make repro` or `dvc pull` before
+	pytest tests/data
+
+lint: env       ## mend style
+	ruff check --fix .
+	ruff format .
+
+bench: env      ## measure speed, memory and size against their floors
+	python -m bellwether.bench
+
+clean:          ## remove the environment and what is only a cache
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

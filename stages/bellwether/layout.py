@@ -1,0 +1,38 @@
+"""Where things lie in a checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+RECORDED = ("render", "parse", "tokens")
+"""Folders of a checkpoint that hold a reference table; each is named like the stage that writes it."""
+
+
+def handmade_folder(root: Path) -> Path:
+    """The hand-written cases, in Git."""
+    return root / "corpus" / "handmade"
+
+
+def corpus_folder(root: Path, corpus: str) -> Path:
+    """The tables of one imported corpus."""
+    return root / "corpus" / "imported" / corpus
+
+
+def checkpoint_folder(root: Path, slug: str) -> Path:
+    """Everything about one checkpoint."""
+    return root / "fixtures" / slug
+
+
+def inputs_folder(root: Path, slug: str) -> Path:
+    """The checkpoint's oracle inputs, shaped like a Hub snapshot."""
+    return checkpoint_folder(root, slug) / "inputs"
+
+
+def materials_table(root: Path, slug: str) -> Path:
+    """What is proved of each of the checkpoint's files."""
+    return checkpoint_folder(root, slug) / "materials.parquet"
+
+
+def reference_table(root: Path, slug: str, recorded: str) -> Path:
+    """The references of one of RECORDED; `provenance.json` lies beside it."""
+    return checkpoint_folder(root, slug) / recorded / "reference.parquet"

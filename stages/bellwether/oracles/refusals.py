@@ -1,0 +1,43 @@
+"""Why a reference gives no result: every code, its class, and the rule behind it.
+
+Class `error`: the reference code itself refuses the request. That is evidence: "this request has no prompt".
+Class `unproven`: the round trip cannot vouch for the case. Nothing is claimed then, for or against anyone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ERROR = "error"
+UNPROVEN = "unproven"
+
+CODES = {
+    "template-error": (ERROR, "the chat template, or transformers on its behalf, raises"),
+    "no-generation-prompt": (UNPROVEN, "the request asks for no turn to come"),
+    "arguments-not-object": (UNPROVEN, "a call's arguments are no JSON text of an object"),
+    "stop-id-in-message": (UNPROVEN, "a string of the message alone encodes to a stop id"),
+    "call-not-rendered": (UNPROVEN, "changing a call's name or adding an argument leaves the render as it was"),
+    "part-not-rendered": (UNPROVEN, "changing reasoning_content or content leaves the render as it was"),
+    "argument-not-rendered": (UNPROVEN, "removing an argument or a null entry leaves the render as it was"),
+    "argument-type-not-rendered": (UNPROVEN, "a value of another type with the same text renders the same"),
+    "does-not-extend-prompt": (UNPROVEN, "the render with the turn does not begin with the prompt"),
+    "no-end-of-turn": (UNPROVEN, "no stop id ends the turn, nor begins the next message"),
+    "empty-output": (UNPROVEN, "the turn has no text before its end"),
+    "ids-do-not-decode": (UNPROVEN, "decoding the ids of the text gives another text"),
+    "pieces-do-not-join": (UNPROVEN, "the incremental decoder's pieces do not join to the text"),
+    "malformed": (UNPROVEN, "no template writes this output; what a server makes of it is policy"),
+    "other-vocabulary": (UNPROVEN, "the case's ids belong to another vocabulary"),
+}
+"""Code → class and meaning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A reference that gives no result."""
+
+    code: str
+    detail: str = ""
+
+    @property
+    def reason_class(self) -> str:
+        return CODES[self.code][0]

@@ -1,0 +1,284 @@
+"""What is in scope (`params.yaml`) and what each checkpoint is pinned to (`fixtures/<slug>/manifest.toml`), strictly
+read.
+
+Both files are read by DVC too, so they are the only place a pin stands. Unknown keys are errors: a misspelt key that is
+silently ignored would leave a stage recording something else than its author believes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+
+from bellwether.errors import ParamsError, VersionMismatch
+
+SLUG = re.compile(r"[a-z0-9]+(?:[.-][a-z0-9]+)*\Z")
+SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+REVISION = re.compile(r"[0-9a-f]{40}\Z")
+
+PROOFS = ("identical", "derived", "unproved")
+"""identical: the sha256 equals a published pin of this very file. derived: built from material that is itself proven,
+the container's bytes are not. unproved: real or written by hand, with no pin to compare with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """params.yaml as a value."""
+
+    checkpoints: tuple[str, ...]
+    """Slugs in scope, in the order in which reports list them."""
+    corpora: tuple[str, ...]
+    """Names of the corpora recorded, in case order."""
+    versions: Mapping[str, str]
+    """Library → the exact version that counts as oracle input."""
+    clock: datetime
+    """The date and time every template sees."""
+    other_clock: datetime
+    """A second date, used to find out whether a prompt depends on the clock."""
+    template_seconds: float
+    """Longest time one render may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file inside a pinned package."""
+
+    package: str
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """How the bytes of one oracle input come about."""
+
+    path: str
+    """Path inside the snapshot folder."""
+    sha256: str
+    """sha256 of the file's bytes; of config.json and generation_config.json, of the narrowed value's canonical JSON."""
+    proof: str
+    transform: str
+    sources: tuple[Source, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The pins of one checkpoint."""
+
+    slug: str
+    model: str
+    """Repository name on the Hub, `owner/name`."""
+    revision: str
+    """40 hex digits; never a branch or tag."""
+    tier: int
+    license: str
+    inputs: Mapping[str, str]
+    """Oracle input → sha256: everything the oracle reads, and nothing else."""
+    files: Mapping[str, InputFile]
+    unreached: Mapping[str, str]
+    """File → sha256 the checkpoint's own copy has, where `inputs` holds none or another: known to exist, not
+    obtained."""
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A pinned archive of a package registry."""
+
+    name: str
+    registry: str
+    """`pypi` or `npm`."""
+    version: str
+    sha256: str
+    bytes: int
+    license: str
+    platform: str | None = None
+    """pip platform tag when the archive is a platform wheel: it is read as data, so every machine takes the same
+    one."""
+
+
+def read_params(root: Path) -> Params:
+    """Return params.yaml of the project at `root`.
+
+    Raises:
+        ParamsError: the file is missing, is not YAML, or has an unknown, missing or malformed key.
+    """
+    path = root / "params.yaml"
+    try:
+        raw = yaml.safe_load(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise ParamsError(f"{path} does not exist", next_step="Run inside a checkout, or pass --root.") from None
+    except yaml.YAMLError as error:
+        raise ParamsError(f"{path} is not YAML: {error}", next_step="Mend the file.") from None
+    top = _table(raw, str(path), required=("checkpoints", "corpora", "oracle"))
+    oracle = _table(top["oracle"], f"{path}: oracle", required=("versions", "clock", "other_clock", "template_seconds"))
+    slugs = _names(top["checkpoints"], f"{path}: checkpoints")
+    return Params(
+        checkpoints=slugs,
+        corpora=_names(top["corpora"], f"{path}: corpora"),
+        versions={name: str(value) for name, value in oracle["versions"].items()},
+        clock=_moment(oracle["clock"], f"{path}: oracle.clock"),
+        other_clock=_moment(oracle["other_clock"], f"{path}: oracle.other_clock"),
+        template_seconds=float(oracle["template_seconds"]),
+    )
+
+
+def read_manifest(root: Path, slug: str) -> Manifest:
+    """Return `fixtures/<slug>/manifest.toml`.
+
+    Raises:
+        ParamsError: the file is missing, is not TOML, has an unknown or missing key, a revision that is not 40 hex
+            digits, a sha256 that is not 64, a path that leaves the snapshot folder, or `[inputs]` and `[files]` that
+            disagree.
+    """
+    path = root / "fixtures" / slug / "manifest.toml"
+    if not SLUG.match(slug):
+        raise ParamsError(f"{slug!r} is no checkpoint slug", next_step="Slugs are lower case: a-z, 0-9, '-' and '.'.")
+    where = f"{path}"
+    top = _table(
+        _toml(path),
+        where,
+        required=("model", "revision", "tier", "license", "inputs", "files"),
+        optional=("unreached",),
+    )
+    if not REVISION.match(str(top["revision"])):
+        raise ParamsError(
+            f"{where}: revision is {top['revision']!r}, not 40 hex digits",
+            next_step="Pin a commit; a branch or tag moves.",
+        )
+    inputs = _pins(top["inputs"], f"{where}: [inputs]")
+    plans = _table(top["files"], f"{where}: [files]", required=tuple(inputs))
+    return Manifest(
+        slug=slug,
+        model=str(top["model"]),
+        revision=top["revision"],
+        tier=int(top["tier"]),
+        license=str(top["license"]),
+        inputs=inputs,
+        files={name: _input_file(name, inputs[name], plans[name], where) for name in inputs},
+        unreached=_pins(top.get("unreached", {}), f"{where}: [unreached]"),
+    )
+
+
+def read_packages(root: Path) -> dict[str, Package]:
+    """Return `fixtures/packages.toml`: name → the pinned archive. Raises ParamsError as `read_manifest` does."""
+    path = root / "fixtures" / "packages.toml"
+    packages = {}
+    for name, raw in _toml(path).items():
+        where = f"{path}: [{name}]"
+        row = _table(raw, where, required=("registry", "version", "sha256", "bytes", "license"), optional=("platform",))
+        if row["registry"] not in ("pypi", "npm"):
+            raise ParamsError(f"{where}: registry is {row['registry']!r}", next_step="It is 'pypi' or 'npm'.")
+        packages[name] = Package(name=name, **{**row, "sha256": _pin(row["sha256"], where)})
+    return packages
+
+
+def require_versions(versions: Mapping[str, str]) -> None:
+    """Check that each library is installed at its pinned version; these libraries are oracle inputs.
+
+    Raises:
+        VersionMismatch: a library is absent or differs. Names library, expected and actual version.
+    """
+    wrong = []
+    for name, expected in versions.items():
+        try:
+            actual = version(name)
+        except PackageNotFoundError:
+            actual = "not installed"
+        if actual != expected:
+            wrong.append(f"{name}: expected {expected}, found {actual}")
+    if wrong:
+        raise VersionMismatch(
+            "oracle libraries differ from params.yaml (" + "; ".join(wrong) + ")",
+            next_step="Run `make env`, or change the pin in params.yaml and record again.",
+        )
+
+
+def narrowed(value: Mapping[str, Any]) -> bytes:
+    """Return the canonical bytes of a narrowed config value: sorted keys, Python's default separators, ASCII
+    escapes."""
+    return json.dumps(value, sort_keys=True).encode()
+
+
+def _input_file(name: str, sha256: str, raw: Any, where: str) -> InputFile:
+    where = f'{where}: [files."{name}"]'
+    row = _table(raw, where, required=("proof", "transform"), optional=("sources", "options", "note"))
+    if row["proof"] not in PROOFS:
+        raise ParamsError(f"{where}: proof is {row['proof']!r}", next_step=f"It is one of {', '.join(PROOFS)}.")
+    sources = []
+    for text in row.get("sources", []):
+        package, separator, member = text.partition(":")
+        if not separator:
+            raise ParamsError(f"{where}: source {text!r} has no ':'", next_step="Write 'package:path/inside'.")
+        sources.append(Source(package, member))
+    return InputFile(
+        path=name,
+        sha256=sha256,
+        proof=row["proof"],
+        transform=row["transform"],
+        sources=tuple(sources),
+        options=row.get("options", {}),
+        note=row.get("note", ""),
+    )
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise ParamsError(f"{path} does not exist", next_step="Add it, or take its slug out of params.yaml.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ParamsError(f"{path} is not TOML: {error}", next_step="Mend the file.") from None
+
+
+def _table(raw: Any, where: str, *, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
+    if not isinstance(raw, dict):
+        raise ParamsError(f"{where} is {type(raw).__name__}, not a table", next_step="Mend the file.")
+    if unknown := [key for key in raw if key not in required and key not in optional]:
+        known = ", ".join((*required, *optional))
+        raise ParamsError(f"{where}: unknown key {unknown[0]!r}", next_step=f"Known keys: {known}.")
+    if missing := [key for key in required if key not in raw]:
+        raise ParamsError(f"{where}: key {missing[0]!r} is missing", next_step="Add it.")
+    return raw
+
+
+def _pins(raw: Any, where: str) -> dict[str, str]:
+    if not isinstance(raw, dict):
+        raise ParamsError(f"{where} is {type(raw).__name__}, not a table", next_step="Mend the file.")
+    for name in raw:
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or "\\" in name or name != str(path):
+            raise ParamsError(
+                f"{where}: {name!r} leaves the snapshot folder", next_step="Use a plain relative path with '/'."
+            )
+    return {name: _pin(value, f"{where}: {name}") for name, value in raw.items()}
+
+
+def _pin(value: Any, where: str) -> str:
+    if not isinstance(value, str) or not SHA256.match(value):
+        raise ParamsError(f"{where}: {value!r} is no sha256", next_step="A sha256 is 64 lower-case hex digits.")
+    return value
+
+
+def _names(raw: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(raw, list) or not all(isinstance(name, str) and SLUG.match(name) for name in raw):
+        raise ParamsError(f"{where} is no list of slugs", next_step="Slugs are lower case: a-z, 0-9, '-' and '.'.")
+    if len(set(raw)) != len(raw):
+        raise ParamsError(f"{where} lists a name twice", next_step="Remove the repeat.")
+    return tuple(raw)
+
+
+def _moment(raw: Any, where: str) -> datetime:
+    try:
+        return datetime.fromisoformat(str(raw))
+    except ValueError:
+        raise ParamsError(f"{where}: {raw!r} is no date and time", next_step="Write '2026-01-15T12:00:00'.") from None

@@ -1,0 +1,43 @@
+"""Progress of long work: one line that moves on a terminal, a line now and then elsewhere. Always to standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+EVERY_SECONDS = 10.0
+
+
+def say(message: str) -> None:
+    """Write one line to standard error."""
+    print(message, file=sys.stderr, flush=True)
+
+
+class Progress:
+    """Counts done items of `total` and shows them with the rate."""
+
+    def __init__(self, label: str, total: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.label = label
+        self.total = total
+        self.done = 0
+        self._clock = clock
+        self._begin = self._shown = clock()
+        self._moves = sys.stderr.isatty()
+
+    def advance(self, count: int) -> None:
+        self.done += count
+        now = self._clock()
+        if now - self._shown >= (0.1 if self._moves else EVERY_SECONDS):
+            self._shown = now
+            print(f"\r{self._line()}" if self._moves else self._line(), end="" if self._moves else "\n", **_STDERR)
+
+    def finish(self) -> None:
+        print(f"\r{self._line()}" if self._moves else self._line(), **_STDERR)
+
+    def _line(self) -> str:
+        seconds = max(self._clock() - self._begin, 1e-9)
+        return f"{self.label}: {self.done:,} of {self.total:,} cases, {self.done / seconds:,.0f}/s"
+
+
+_STDERR = {"file": sys.stderr, "flush": True}

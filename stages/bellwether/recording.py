@@ -1,0 +1,147 @@
+"""What all recorders share: a stream of cases through worker processes into one table, in order, whole or not at all.
+
+Each worker loads the checkpoint once and answers batches. Rendering holds Python's lock, so workers are processes.
+Batches come back in the order in which they went out, which makes the table independent of the number of workers.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from bellwether.corpora.store import count_cases, stream_cases
+from bellwether.errors import OracleError
+from bellwether.layout import inputs_folder, reference_table
+from bellwether.params import read_manifest, read_params
+from bellwether.progress import Progress
+from bellwether.tables import BATCH_ROWS, REFERENCE, TableWriter
+
+Rows = list[dict[str, Any]]
+Answer = Callable[[Any, Rows], Rows]
+"""`(checkpoint, cases) → reference rows`, in case order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One table to record."""
+
+    root: Path
+    slug: str
+    kinds: tuple[str, ...]
+    oracle: str
+    """Module whose `answer` gives the rows. A name, so that only workers import it, and transformers with it."""
+    recorded: str
+    """Folder of the table and its provenance, one of layout.RECORDED."""
+
+
+def record(recording: Recording, jobs: int | None = None) -> int:
+    """Record `reference.parquet`, and `provenance.json` beside it, and return the number of rows.
+
+    Raises:
+        OracleError: the checkpoint cannot be an oracle, a template does not end, or a worker died.
+        PinMismatch, InputUnavailable, VersionMismatch, TableError, CorpusError: what it reads is not what is pinned.
+    """
+    params = read_params(recording.root)
+    total = count_cases(recording.root, params.corpora, recording.kinds)
+    progress = Progress(f"{recording.slug} {'+'.join(recording.kinds)}", total)
+    batches = stream_cases(recording.root, params.corpora, recording.kinds)
+    jobs = min(jobs or os.cpu_count() or 1, -(-total // BATCH_ROWS) or 1)
+    path = reference_table(recording.root, recording.slug, recording.recorded)
+    with _workers(recording, jobs) as pool, TableWriter(path, REFERENCE) as table:
+        for batch in _in_order(pool, batches, ahead=2 * jobs + 1):
+            table.write(batch)
+            progress.advance(batch.num_rows)
+        provenance = pool.submit(_provenance).result()
+    progress.finish()
+    text = json.dumps(provenance, indent=2, ensure_ascii=False) + "\n"
+    path.with_name("provenance.json").write_text(text, "utf-8")
+    return table.rows
+
+
+class _Pool(ProcessPoolExecutor):
+    """Process pool that leaves nothing running when its body fails."""
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is not None:
+            for process in list((self._processes or {}).values()):
+                process.kill()
+        self.shutdown(wait=True, cancel_futures=True)
+
+
+def _workers(recording: Recording, jobs: int) -> _Pool:
+    # spawn, not fork: pyarrow and tokenizers keep threads, which do not survive a fork
+    return _Pool(jobs, multiprocessing.get_context("spawn"), _start, (recording,))
+
+
+def _in_order(pool: Executor, batches: Iterable[Rows], ahead: int) -> Iterator[pa.RecordBatch]:
+    """Yield the answer of every batch in order, keeping at most `ahead` batches in flight."""
+    flying: deque[Future[pa.RecordBatch]] = deque()
+    try:
+        for batch in batches:
+            flying.append(pool.submit(_answer, batch))
+            if len(flying) >= ahead:
+                yield flying.popleft().result()
+        while flying:
+            yield flying.popleft().result()
+    except BrokenProcessPool:
+        raise OracleError(
+            "a recording process died; the system may have run out of memory",
+            next_step="Look at the system log, free memory, and run again; nothing was written.",
+        ) from None
+
+
+# ── inside a worker ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+_worker: tuple[Any, Answer] | None = None
+_failure: Exception | None = None
+
+
+def _start(recording: Recording) -> None:
+    """Load the checkpoint. A failure is kept for the first batch, which can report it; an initializer cannot."""
+    global _worker, _failure
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one worker per core already
+    from bellwether.oracles import checkpoint, limits
+
+    limits.limit_memory()
+    try:
+        params = read_params(recording.root)
+        manifest = read_manifest(recording.root, recording.slug)
+        loaded = checkpoint.load(manifest, params, inputs_folder(recording.root, recording.slug))
+        _worker = loaded, importlib.import_module(recording.oracle).answer
+    except Exception as error:
+        _failure = error
+
+
+def _die_with_parent() -> None:
+    multiprocessing.parent_process().join()
+    os._exit(1)
+
+
+def _loaded() -> tuple[Any, Answer]:
+    if _failure is not None:
+        raise _failure
+    return _worker
+
+
+def _answer(cases: Rows) -> pa.RecordBatch:
+    checkpoint, answer = _loaded()
+    return pa.RecordBatch.from_pylist(answer(checkpoint, cases), schema=REFERENCE)
+
+
+def _provenance() -> dict[str, Any]:
+    return _loaded()[0].provenance

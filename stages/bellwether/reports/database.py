@@ -1,0 +1,89 @@
+"""All tables of a checkout as DuckDB views, so that a question is one SQL statement.
+
+| view | one row per |
+|---|---|
+| cases, requests, origins, repeats, left_out | see the tables of a corpus |
+| materials | file of a checkpoint, with its proof label |
+| reference | case, checkpoint and distinct answer |
+| provenance | recorded table: what it depended on |
+| scope | checkpoint in params.yaml, in its order |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from bellwether.corpora.store import sql_text
+from bellwether.layout import RECORDED, corpus_folder, materials_table, reference_table
+from bellwether.params import Params, read_params
+from bellwether.tables import MATERIALS, PER_CORPUS, REFERENCE, check
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A connection with the views, and the files of the scope that are not there."""
+
+    connection: duckdb.DuckDBPyConnection
+    missing: tuple[str, ...]
+    """Paths relative to the root. Their rows are absent from every view: not recorded is not the same as empty."""
+
+
+def connect(root: Path) -> Database:
+    """Return the views over every table in the scope of params.yaml.
+
+    Raises:
+        TableError: a table that is there is torn or of another schema version.
+        ParamsError: params.yaml is malformed.
+    """
+    params = read_params(root)
+    connection = duckdb.connect()
+    missing: list[str] = []
+    for name, schema in PER_CORPUS.items():
+        paths = [corpus_folder(root, corpus) / f"{name}.parquet" for corpus in params.corpora]
+        _view(connection, root, name, schema, paths, missing)
+    materials = [materials_table(root, slug) for slug in params.checkpoints]
+    _view(connection, root, "materials", MATERIALS, materials, missing)
+    references = [reference_table(root, slug, recorded) for slug in params.checkpoints for recorded in RECORDED]
+    _view(connection, root, "reference", REFERENCE, references, missing)
+    _provenance(connection, [path.with_name("provenance.json") for path in references])
+    _scope(connection, params)
+    return Database(connection, tuple(missing))
+
+
+def _view(
+    connection: duckdb.DuckDBPyConnection,
+    root: Path,
+    name: str,
+    schema: pa.Schema,
+    paths: list[Path],
+    missing: list[str],
+) -> None:
+    present = [path for path in paths if path.is_file()]
+    missing += [path.relative_to(root).as_posix() for path in paths if path not in present]
+    for path in present:
+        check(path, schema)
+    if present:
+        files = ", ".join(sql_text(str(path)) for path in present)
+        connection.execute(f"create view {name} as select * from read_parquet([{files}])")
+    else:
+        connection.register(f"empty_{name}", schema.empty_table())
+        connection.execute(f"create view {name} as select * from empty_{name}")
+
+
+def _provenance(connection: duckdb.DuckDBPyConnection, paths: list[Path]) -> None:
+    rows = [(path.parents[1].name, path.parent.name, path.read_text("utf-8")) for path in paths if path.is_file()]
+    connection.execute("create table provenance (checkpoint text, recorded text, provenance json)")
+    if rows:
+        connection.executemany("insert into provenance values (?, ?, ?)", rows)
+
+
+def _scope(connection: duckdb.DuckDBPyConnection, params: Params) -> None:
+    connection.execute("create table scope (checkpoint text, place integer)")
+    if params.checkpoints:
+        connection.executemany(
+            "insert into scope values (?, ?)", [(slug, place) for place, slug in enumerate(params.checkpoints)]
+        )
