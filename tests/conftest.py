@@ -1,25 +1,15 @@
-"""What many tests need: the project's own params, real packages, and real checkpoints laid out once per machine.
-
-Material comes through the project's own routes, so the first run downloads it; later runs read the cache.
-"""
+"""Fixtures that many tests use."""
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import json
-from collections.abc import Callable, Iterator
+import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
-from bellwether.materials.pins import verify
-from bellwether.materials.routes import PackageRoute, cache_folder, default_routes
-from bellwether.materials.snapshot import lay_out
-from bellwether.params import Params, read_manifest, read_packages, read_params
-
-ROOT = Path(__file__).resolve().parents[1]
+from bellwether.params import Params, read_params
+from support import ROOT, load_checkpoint, miniature, package, snapshot
 
 
 @pytest.fixture(scope="session")
@@ -37,30 +27,7 @@ def params() -> Params:
 @pytest.fixture(scope="session")
 def bfcl_wheel() -> Path:
     """The pinned bfcl-eval wheel, a real download."""
-    with FileLock(_locks() / "packages.lock"):
-        return PackageRoute(read_packages(ROOT), print).archive("bfcl-eval")
-
-
-@functools.cache
-def snapshot(slug: str) -> Path:
-    """Return the folder of a real checkpoint's verified inputs."""
-    manifest = read_manifest(ROOT, slug)
-    key = hashlib.sha256(json.dumps(dict(manifest.inputs), sort_keys=True).encode()).hexdigest()[:16]
-    folder = cache_folder() / "test-snapshots" / f"{slug}-{key}"
-    with FileLock(_locks() / "packages.lock"):
-        if not folder.is_dir():
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            lay_out(manifest, default_routes(read_packages(ROOT), print), folder, print)
-    verify(manifest, folder)
-    return folder
-
-
-@functools.cache
-def load_checkpoint(slug: str):
-    """Return a real checkpoint, loaded once per test process."""
-    from bellwether.oracles import checkpoint
-
-    return checkpoint.load(read_manifest(ROOT, slug), read_params(ROOT), snapshot(slug))
+    return package("bfcl-eval")
 
 
 @pytest.fixture
@@ -70,13 +37,26 @@ def checkpoint() -> Callable:
 
 
 @pytest.fixture
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def with_template() -> Callable:
+    """`with_template(text)` → qwen3-8b's tokenizer under another chat template."""
+    from transformers import AutoTokenizer
+
+    def build(text: str):
+        tokenizer = AutoTokenizer.from_pretrained(snapshot("qwen3-8b"), local_files_only=True)
+        tokenizer.chat_template = text
+        return dataclasses.replace(load_checkpoint("qwen3-8b"), tokenizer=tokenizer)
+
+    return build
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty download cache for one test."""
     monkeypatch.setenv("BELLWETHER_CACHE", str(tmp_path / "cache"))
-    yield tmp_path / "cache"
+    return tmp_path / "cache"
 
 
-def _locks() -> Path:
-    folder = cache_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A checkout in miniature: one real checkpoint, and the hand-written corpus, imported."""
+    return miniature(tmp_path, ["smollm2-135m-instruct"])

@@ -1,0 +1,167 @@
+"""The DVC graph: code each stage runs is among its dependencies, and the lists agree with params.yaml."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bellwether.import_corpus import CORPORA
+from bellwether.layout import RECORDED
+from bellwether.report import REPORTS
+from support import ROOT
+
+GRAPH = yaml.safe_load((ROOT / "dvc.yaml").read_text("utf-8"))["stages"]
+PACKAGE = ROOT / "stages"
+
+# Modules that cannot change what a stage writes: messages to people, errors, the command line.
+NO_PART = {
+    "bellwether/__init__.py",
+    "bellwether/cli.py",
+    "bellwether/errors.py",
+    "bellwether/progress.py",
+    "bellwether/corpora/__init__.py",
+    "bellwether/materials/__init__.py",
+    "bellwether/reports/__init__.py",
+}
+ENTRIES = {
+    "import": ["bellwether.import_corpus"],
+    "inputs": ["bellwether.inputs"],
+    "record-render": ["bellwether.record_render", "bellwether.oracles.render"],
+    "record-parse": ["bellwether.record_parse", "bellwether.oracles.parse"],
+    "record-tokens": ["bellwether.record_tokens", "bellwether.oracles.tokens"],
+    "report": ["bellwether.report"],
+}
+"""Stage → the modules its command runs; recorders load their oracle by name."""
+
+# An importer's route to its archive: the archive's sha256 decides, so routes have no part in a corpus. Of the pins, the
+# report needs only where tables lie.
+ROUTES = {
+    "import": ("materials/", "params.py", "layout.py"),
+    "report": ("corpora/", "case.py", "params.py", "layout.py"),
+}
+
+
+def imports_of(module: str) -> set[str]:
+    """Modules of the package that `module` imports, at the top or inside functions, and its parent packages."""
+    path = file_of(module)
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    found = {package} if package else set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name for name in found if name.startswith("bellwether") and file_of(name).is_file()}
+
+
+def file_of(module: str) -> Path:
+    path = PACKAGE / module.replace(".", "/")
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def closure(modules: list[str]) -> set[str]:
+    """Files that importing `modules` runs, relative to the source root."""
+    todo, seen = list(modules), set()
+    while todo:
+        module = todo.pop()
+        if module not in seen:
+            seen.add(module)
+            todo += imports_of(module)
+    return {file_of(module).relative_to(PACKAGE).as_posix() for module in seen}
+
+
+def code_dependencies(stage: str) -> set[str]:
+    """Files among the stage's dependencies, relative to the source root; folders stand for what they hold."""
+    body = GRAPH[stage].get("do", GRAPH[stage])
+    listed = [dep for dep in body["deps"] if dep.startswith("stages/")]
+    if stage == "import":
+        listed += [item["code"] for item in GRAPH[stage]["foreach"].values()]
+    files = set()
+    for dep in listed:
+        path = ROOT / dep
+        assert path.exists(), dep
+        files |= {path} if path.is_file() else set(path.rglob("*.py"))
+    return {path.relative_to(PACKAGE).as_posix() for path in files}
+
+
+@pytest.mark.parametrize("stage", ENTRIES)
+def test_code_a_stage_runs_is_a_dependency(stage):
+    """DVC does not follow imports; a module that is not listed means outputs that are silently stale."""
+    needed = {
+        path
+        for path in closure(ENTRIES[stage]) - NO_PART
+        if not path.removeprefix("bellwether/").startswith(ROUTES.get(stage, ("nothing",)))
+    }
+    assert needed - code_dependencies(stage) == set()
+
+
+@pytest.mark.parametrize("stage", ["record-render", "record-parse", "record-tokens"])
+def test_recorders_depend_on_nothing_else(stage):
+    """A module that a recorder does not run must not make its tables stale."""
+    assert code_dependencies(stage) - closure(ENTRIES[stage]) == set()
+
+
+def test_every_stage_is_known_here():
+    """A new stage states what it runs."""
+    assert set(GRAPH) == set(ENTRIES)
+
+
+def test_corpora_agree(params):
+    """params.yaml, the import stage, the importers and every stage that reads corpora name the same ones."""
+    assert set(params.corpora) == set(GRAPH["import"]["foreach"]) == set(CORPORA)
+    imported = {f"corpus/imported/{corpus}" for corpus in params.corpora}
+    for stage in ("record-render", "record-parse", "record-tokens", "report"):
+        body = GRAPH[stage].get("do", GRAPH[stage])
+        assert {dep for dep in body["deps"] if dep.startswith("corpus/")} == imported
+
+
+def test_report_depends_on_every_table(params):
+    """The report of the scope reads every table of the scope."""
+    tables = {f"fixtures/{slug}/materials.parquet" for slug in params.checkpoints}
+    tables |= {f"fixtures/{slug}/{kind}/reference.parquet" for slug in params.checkpoints for kind in RECORDED}
+    assert {dep for dep in GRAPH["report"]["deps"] if dep.startswith("fixtures/")} == tables
+
+
+def test_report_stores_its_queries():
+    """Each stored query is a dependency, and its result an output kept in Git."""
+    assert {dep for dep in GRAPH["report"]["deps"] if dep.startswith("queries/")} == {
+        f"queries/{name}.sql" for name in REPORTS
+    }
+    outs = {path: settings for out in GRAPH["report"]["outs"] for path, settings in out.items()}
+    assert outs == {f"queries/reports/{name}.csv": {"cache": False} for name in REPORTS}
+
+
+def test_every_stage_says_what_it_does():
+    """`dvc stage list` shows one sentence per stage."""
+    assert [name for name, stage in GRAPH.items() if not stage.get("do", stage).get("desc")] == []
+
+
+def test_vendor_files_are_never_pushed():
+    """Oracle inputs are laid out on each machine; no remote gets them."""
+    outs = GRAPH["inputs"]["do"]["outs"]
+    assert {"fixtures/${item}/inputs": {"push": False}} in outs
+
+
+def test_lock_holds_the_pins_of_every_checkpoint(params):
+    """The sha256 of every oracle input stands verbatim in dvc.lock, for each stage that reads it."""
+    lock = yaml.safe_load((ROOT / "dvc.lock").read_text("utf-8"))["stages"]
+    for slug in params.checkpoints:
+        path = f"fixtures/{slug}/manifest.toml"
+        manifest = tomllib.loads((ROOT / path).read_text("utf-8"))
+        for stage in ("inputs", "record-render", "record-parse", "record-tokens"):
+            pinned = lock[f"{stage}@{slug}"]["params"][path]
+            assert pinned == {"inputs": manifest["inputs"], "revision": manifest["revision"]}
+
+
+def test_lock_holds_no_stage_that_is_gone(params):
+    """DVC keeps the entry of a removed checkpoint; nobody else would notice."""
+    lock = yaml.safe_load((ROOT / "dvc.lock").read_text("utf-8"))["stages"]
+    expected = {f"import@{corpus}" for corpus in params.corpora} | {"report"}
+    stages = ("inputs", "record-render", "record-parse", "record-tokens")
+    expected |= {f"{stage}@{slug}" for stage in stages for slug in params.checkpoints}
+    assert set(lock) == expected
