@@ -58,17 +58,22 @@ def record(recording: Recording, jobs: int | None = None) -> int:
     total = count_cases(recording.root, params.corpora, recording.kinds)
     progress = Progress(f"{recording.slug} {'+'.join(recording.kinds)}", total)
     batches = stream_cases(recording.root, params.corpora, recording.kinds)
-    jobs = min(jobs or os.cpu_count() or 1, -(-total // BATCH_ROWS) or 1)
+    jobs = jobs or default_jobs(total)
     path = reference_table(recording.root, recording.slug, recording.recorded)
-    with _workers(recording, jobs) as pool, TableWriter(path, REFERENCE) as table:
-        for batch in _in_order(pool, batches, ahead=2 * jobs + 1):
+    with workers(recording, jobs) as pool, TableWriter(path, REFERENCE) as table:
+        for batch in in_order(pool, batches, ahead=2 * jobs + 1):
             table.write(batch)
             progress.advance(batch.num_rows)
-        provenance = pool.submit(_provenance).result()
+        facts = pool.submit(provenance).result()
     progress.finish()
-    text = json.dumps(provenance, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
     path.with_name("provenance.json").write_text(text, "utf-8")
     return table.rows
+
+
+def default_jobs(cases: int) -> int:
+    """Return one worker per core, but no more than there are batches."""
+    return max(1, min(os.cpu_count() or 1, -(-cases // BATCH_ROWS)))
 
 
 class _Pool(ProcessPoolExecutor):
@@ -81,12 +86,13 @@ class _Pool(ProcessPoolExecutor):
         self.shutdown(wait=True, cancel_futures=True)
 
 
-def _workers(recording: Recording, jobs: int) -> _Pool:
+def workers(recording: Recording, jobs: int) -> _Pool:
+    """Return a pool whose processes load the recording's checkpoint as they start."""
     # spawn, not fork: pyarrow and tokenizers keep threads, which do not survive a fork
     return _Pool(jobs, multiprocessing.get_context("spawn"), _start, (recording,))
 
 
-def _in_order(pool: Executor, batches: Iterable[Rows], ahead: int) -> Iterator[pa.RecordBatch]:
+def in_order(pool: Executor, batches: Iterable[Rows], ahead: int) -> Iterator[pa.RecordBatch]:
     """Yield the answer of every batch in order, keeping at most `ahead` batches in flight."""
     flying: deque[Future[pa.RecordBatch]] = deque()
     try:
@@ -143,5 +149,6 @@ def _answer(cases: Rows) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(answer(checkpoint, cases), schema=REFERENCE)
 
 
-def _provenance() -> dict[str, Any]:
+def provenance() -> dict[str, Any]:
+    """Return the provenance of the checkpoint this worker has loaded. Raises what loading raised."""
     return _loaded()[0].provenance

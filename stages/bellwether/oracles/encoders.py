@@ -7,6 +7,7 @@ bring its own normalizer or pre-tokenizer. Where their states prove equal ids, o
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from tokenizers.decoders import DecodeStream
 UNICODE_FORMS = {"NFC", "NFD", "NFKC", "NFKD"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Encoder:
     """One way from text to ids and back. Special tokens are read where the text spells them, and never added."""
 
@@ -64,18 +65,20 @@ def load_encoders(folder: Path, of_class: Tokenizer) -> tuple[Encoder, ...]:
     return (Encoder("class", of_class), Encoder("tokenizer.json", of_file))
 
 
-def encoding_state(tokenizer: Tokenizer) -> Any:
-    """Return what of a tokenizer's state can change ids or decoded text, as comparable JSON.
+def encoding_state(tokenizer: Tokenizer) -> tuple[Any, str]:
+    """Return what of a tokenizer's state can change ids or decoded text: its components, and the model's JSON text.
 
     Left out: `trim_offsets`, which moves offsets only; the post-processor, which adds special tokens nobody asks for;
-    and the arguments of a ByteLevel decoder, which it ignores.
+    and the arguments of a ByteLevel decoder, which it ignores. The model is not parsed: a vocabulary and its merges
+    take hundreds of megabytes as Python objects. No JSON string can hold the quotes of the key it is cut at.
     """
-    state = json.loads(tokenizer.to_str())
+    components, _, model = tokenizer.to_str().partition(',"model":')
+    state = json.loads(components + "}")
     state.pop("post_processor")
     if (state["decoder"] or {}).get("type") == "ByteLevel":
         state["decoder"] = "ByteLevel"
     state["pre_tokenizer"] = _without_offsets(state["pre_tokenizer"])
-    return state
+    return state, model
 
 
 def _without_offsets(node: Any) -> Any:
@@ -84,6 +87,7 @@ def _without_offsets(node: Any) -> Any:
     return [_without_offsets(item) for item in node] if isinstance(node, list) else node
 
 
+@functools.cache
 def without_unicode_forms(encoder: Encoder) -> Encoder | None:
     """Return a copy whose normalizer lacks NFC, NFD, NFKC and NFKD, or None when it has none of them.
 
