@@ -7,7 +7,7 @@ select
     reference.reason_code,
     count(distinct reference.case_id) as cases,
     min(reference.case_id) as example,
-    coalesce(arg_min(reference.reason, reference.case_id), '') as example_reason,
+    arg_min(coalesce(reference.reason, ''), (reference.case_id, reference.encoder)) as example_reason,
 from reference
 inner join scope on reference.checkpoint = scope.checkpoint
 where reference.outcome <> 'result'

@@ -4,7 +4,9 @@ failure)."""
 from __future__ import annotations
 
 import errno
+import os
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from bellwether.errors import BellwetherError, ParamsError
 
 
 class Commands(click.Group):
-    """A group whose errors are sentences: what happened, and the next step. Nothing ends in a traceback."""
+    """A group whose errors are sentences: what happened, and the next step. Only a fault of its own has a traceback."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         kwargs["standalone_mode"] = False
@@ -30,16 +32,33 @@ class Commands(click.Group):
             _fail(str(error), error.next_step)
             sys.exit(error.exit_code)
         except OSError as error:
-            step = "Free some space and run the same command again." if error.errno == errno.ENOSPC else ""
-            _fail(f"{type(error).__name__}: {error}", step or "Mend what the system reports and run again.")
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+            step = "Free some space" if full else "Mend what the system reports"
+            _fail(f"{type(error).__name__}: {error}", f"{step} and run the same command again.")
+            sys.exit(2)
+        except Exception as error:  # Python's own status for it, 1, would read as a finding
+            traceback.print_exc()
+            _fail(f"{type(error).__name__}: {error}", "This is a fault of bellwether; report it with the lines above.")
             sys.exit(2)
         sys.exit(result if isinstance(result, int) else 0)
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except BrokenPipeError:  # the reader of a pipe has gone; click would exit 1
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            context.exit(2)
 
 
 def _fail(message: str, next_step: str) -> None:
     click.echo(f"error: {message}", err=True)
     if next_step:
         click.echo(f"next:  {next_step}", err=True)
+
+
+def _note(missing: tuple[str, ...]) -> None:
+    if missing:
+        click.echo(f"note: {len(missing)} tables of the scope are not recorded, e.g. {missing[0]}", err=True)
 
 
 def _root(context: click.Context, parameter: click.Parameter, value: Path | None) -> Path:
@@ -136,7 +155,12 @@ def report(root: Path) -> None:
 @cli.command()
 @click.argument("query")
 @click.option(
-    "--format", "form", type=click.Choice(["table", "csv", "json", "parquet"]), default="table", show_default=True
+    "--format",
+    "form",
+    type=click.Choice(["table", "csv", "json", "parquet"]),
+    default="table",
+    show_default=True,
+    help="How the rows are written; parquet needs --output.",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write there instead of stdout.")
 @root_option
@@ -151,8 +175,7 @@ def sql(query: str, form: str, output: Path | None, root: Path) -> None:
     from bellwether.reports import sql as runner
 
     missing = runner.run(root, query, form, output)
-    if missing:
-        click.echo(f"note: {len(missing)} tables of the scope are not recorded, e.g. {missing[0]}", err=True)
+    _note(missing)
 
 
 @cli.command()
@@ -167,10 +190,11 @@ def count(readme: bool, check: bool, root: Path) -> None:
         counting.check(root)
         click.echo("README.md holds the current count")
         return
-    table = counting.table(root)
     if readme:
-        counting.write_readme(root, table)
+        counting.write_readme(root)
+    table, missing = counting.so_far(root)
     click.echo(table)
+    _note(missing)
 
 
 @cli.command()

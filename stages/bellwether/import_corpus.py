@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import filecmp
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from bellwether.case import Case, LeftOut, Repeat
@@ -21,6 +23,8 @@ from bellwether.tables import PER_CORPUS
 Items = Iterator[Case | Repeat | LeftOut]
 Archive = Callable[[str], Path]
 """Name of a package in fixtures/packages.toml → path of its verified archive."""
+Importer = Callable[[Path, Archive], Items]
+"""Project's root and the way to an archive → the cases, and what became of the other rows."""
 
 
 def _handmade(root: Path, archive: Archive) -> Items:
@@ -31,19 +35,21 @@ def _bfcl(root: Path, archive: Archive) -> Items:
     return drop_repeats(bfcl.cases(archive("bfcl-eval")))
 
 
-CORPORA: Mapping[str, Callable[[Path, Archive], Items]] = {"handmade": _handmade, "bfcl": _bfcl}
-"""Corpus name → importer, given the project's root and the way to an archive."""
+CORPORA: Mapping[str, Importer] = {"handmade": _handmade, "bfcl": _bfcl}
+"""Corpus name → importer."""
 
 
 def main(root: Path, corpus: str) -> dict[str, int]:
-    """Import `corpus` and return table name → rows.
+    """Import `corpus` and return table name → rows. Its folder is replaced as a whole, or stays as it was.
 
     Raises:
         ParamsError: there is no importer of that name.
         InputUnavailable, PinMismatch: its source cannot be had, or is not what is pinned.
         CorpusError: a row breaks a rule of the format.
     """
-    return _write(root, corpus, corpus_folder(root, corpus))
+    importer = _importer(corpus)
+    with _replacing(corpus_folder(root, corpus)) as folder:
+        return _write(root, corpus, importer, folder)
 
 
 def check(root: Path, corpus: str) -> None:
@@ -52,9 +58,10 @@ def check(root: Path, corpus: str) -> None:
     Raises:
         Finding: a table differs or is missing. Otherwise as `main`.
     """
+    importer = _importer(corpus)
     stored = corpus_folder(root, corpus)
     with tempfile.TemporaryDirectory() as work:
-        _write(root, corpus, Path(work))
+        _write(root, corpus, importer, Path(work))
         wrong = [
             name
             for name in PER_CORPUS
@@ -68,9 +75,34 @@ def check(root: Path, corpus: str) -> None:
         )
 
 
-def _write(root: Path, corpus: str, folder: Path) -> dict[str, int]:
+@contextmanager
+def _replacing(folder: Path) -> Iterator[Path]:
+    """Give a folder to fill, which takes the place of `folder` when the body ends well."""
+    work, old = folder.with_name(folder.name + ".partial"), folder.with_name(folder.name + ".old")
+
+    def settle() -> None:
+        if old.exists() and not folder.exists():
+            old.rename(folder)
+        shutil.rmtree(work, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+    settle()  # what a killed run left
+    try:
+        yield work
+        if folder.exists():
+            folder.rename(old)
+        work.rename(folder)
+    finally:
+        settle()
+
+
+def _importer(corpus: str) -> Importer:
     if corpus not in CORPORA:
         raise ParamsError(f"there is no importer {corpus!r}", next_step=f"Known corpora: {', '.join(CORPORA)}.")
+    return CORPORA[corpus]
+
+
+def _write(root: Path, corpus: str, importer: Importer, folder: Path) -> dict[str, int]:
     packages = PackageRoute(read_packages(root), say)
 
     def archive(name: str) -> Path:
@@ -79,7 +111,7 @@ def _write(root: Path, corpus: str, folder: Path) -> dict[str, int]:
         except RouteFailed as error:
             raise InputUnavailable(f"corpus {corpus}: {error}", next_step="Make the package reachable.") from None
 
-    counts = write_corpus(CORPORA[corpus](root, archive), corpus, folder)
+    counts = write_corpus(importer(root, archive), corpus, folder)
     if not counts["cases"]:
         raise CorpusError(f"corpus {corpus} has no case", next_step="Check its source.")
     return counts

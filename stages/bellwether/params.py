@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -117,13 +118,20 @@ def read_params(root: Path) -> Params:
         raw = yaml.safe_load(path.read_text("utf-8"))
     except FileNotFoundError:
         raise ParamsError(f"{path} does not exist", next_step="Run inside a checkout, or pass --root.") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise ParamsError(f"{path} is not YAML: {error}", next_step="Mend the file.") from None
-    top = _table(raw, str(path), required=("checkpoints", "corpora", "oracle"))
-    oracle = _table(top["oracle"], f"{path}: oracle", required=("versions", "clock", "other_clock", "template_seconds"))
-    slugs = _names(top["checkpoints"], f"{path}: checkpoints")
+    top = _table(raw, str(path), required={"checkpoints": list, "corpora": list, "oracle": dict})
+    oracle = _table(
+        top["oracle"],
+        f"{path}: oracle",
+        required={"versions": dict, "clock": object, "other_clock": object, "template_seconds": (int, float)},
+    )
+    if not 0 < oracle["template_seconds"] < float("inf"):
+        raise ParamsError(
+            f"{path}: oracle.template_seconds is {oracle['template_seconds']}", next_step="Write a number above 0."
+        )
     return Params(
-        checkpoints=slugs,
+        checkpoints=_names(top["checkpoints"], f"{path}: checkpoints"),
         corpora=_names(top["corpora"], f"{path}: corpora"),
         versions={name: str(value) for name, value in oracle["versions"].items()},
         clock=_moment(oracle["clock"], f"{path}: oracle.clock"),
@@ -147,22 +155,22 @@ def read_manifest(root: Path, slug: str) -> Manifest:
     top = _table(
         _toml(path),
         where,
-        required=("model", "revision", "tier", "license", "inputs", "files"),
-        optional=("unreached",),
+        required={"model": str, "revision": str, "tier": int, "license": str, "inputs": dict, "files": dict},
+        optional={"unreached": dict},
     )
-    if not REVISION.match(str(top["revision"])):
+    if not REVISION.match(top["revision"]):
         raise ParamsError(
             f"{where}: revision is {top['revision']!r}, not 40 hex digits",
             next_step="Pin a commit; a branch or tag moves.",
         )
     inputs = _pins(top["inputs"], f"{where}: [inputs]")
-    plans = _table(top["files"], f"{where}: [files]", required=tuple(inputs))
+    plans = _table(top["files"], f"{where}: [files]", required=dict.fromkeys(inputs, dict))
     return Manifest(
         slug=slug,
-        model=str(top["model"]),
+        model=top["model"],
         revision=top["revision"],
-        tier=int(top["tier"]),
-        license=str(top["license"]),
+        tier=top["tier"],
+        license=top["license"],
         inputs=inputs,
         files={name: _input_file(name, inputs[name], plans[name], where) for name in inputs},
         unreached=_pins(top.get("unreached", {}), f"{where}: [unreached]"),
@@ -175,7 +183,12 @@ def read_packages(root: Path) -> dict[str, Package]:
     packages = {}
     for name, raw in _toml(path).items():
         where = f"{path}: [{name}]"
-        row = _table(raw, where, required=("registry", "version", "sha256", "bytes", "license"), optional=("platform",))
+        row = _table(
+            raw,
+            where,
+            required={"registry": str, "version": str, "sha256": str, "bytes": int, "license": str},
+            optional={"platform": str},
+        )
         if row["registry"] not in ("pypi", "npm"):
             raise ParamsError(f"{where}: registry is {row['registry']!r}", next_step="It is 'pypi' or 'npm'.")
         packages[name] = Package(name=name, **{**row, "sha256": _pin(row["sha256"], where)})
@@ -211,12 +224,17 @@ def narrowed(value: Mapping[str, Any]) -> bytes:
 
 def _input_file(name: str, sha256: str, raw: Any, where: str) -> InputFile:
     where = f'{where}: [files."{name}"]'
-    row = _table(raw, where, required=("proof", "transform"), optional=("sources", "options", "note"))
+    row = _table(
+        raw,
+        where,
+        required={"proof": str, "transform": str},
+        optional={"sources": list, "options": dict, "note": str},
+    )
     if row["proof"] not in PROOFS:
         raise ParamsError(f"{where}: proof is {row['proof']!r}", next_step=f"It is one of {', '.join(PROOFS)}.")
     sources = []
     for text in row.get("sources", []):
-        package, separator, member = text.partition(":")
+        package, separator, member = str(text).partition(":")
         if not separator:
             raise ParamsError(f"{where}: source {text!r} has no ':'", next_step="Write 'package:path/inside'.")
         sources.append(Source(package, member))
@@ -240,7 +258,11 @@ def _toml(path: Path) -> dict[str, Any]:
         raise ParamsError(f"{path} is not TOML: {error}", next_step="Mend the file.") from None
 
 
-def _table(raw: Any, where: str, *, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
+Kinds = Mapping[str, type | tuple[type, ...]]
+"""Key → what its value has to be."""
+
+
+def _table(raw: Any, where: str, *, required: Kinds, optional: Kinds = MappingProxyType({})) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise ParamsError(f"{where} is {type(raw).__name__}, not a table", next_step="Mend the file.")
     if unknown := [key for key in raw if key not in required and key not in optional]:
@@ -248,15 +270,19 @@ def _table(raw: Any, where: str, *, required: tuple[str, ...], optional: tuple[s
         raise ParamsError(f"{where}: unknown key {unknown[0]!r}", next_step=f"Known keys: {known}.")
     if missing := [key for key in required if key not in raw]:
         raise ParamsError(f"{where}: key {missing[0]!r} is missing", next_step="Add it.")
+    for key, value in raw.items():
+        kind = required.get(key) or optional[key]
+        if not isinstance(value, kind) or isinstance(value, bool):  # to Python, true is an int
+            raise ParamsError(
+                f"{where}: {key!r} is {value!r}, a value of type {type(value).__name__}", next_step="Mend the file."
+            )
     return raw
 
 
-def _pins(raw: Any, where: str) -> dict[str, str]:
-    if not isinstance(raw, dict):
-        raise ParamsError(f"{where} is {type(raw).__name__}, not a table", next_step="Mend the file.")
+def _pins(raw: dict, where: str) -> dict[str, str]:
     for name in raw:
         path = PurePosixPath(name)
-        if path.is_absolute() or ".." in path.parts or "\\" in name or name != str(path):
+        if path.is_absolute() or not path.parts or ".." in path.parts or "\\" in name or name != str(path):
             raise ParamsError(
                 f"{where}: {name!r} leaves the snapshot folder", next_step="Use a plain relative path with '/'."
             )
@@ -269,8 +295,8 @@ def _pin(value: Any, where: str) -> str:
     return value
 
 
-def _names(raw: Any, where: str) -> tuple[str, ...]:
-    if not isinstance(raw, list) or not all(isinstance(name, str) and SLUG.match(name) for name in raw):
+def _names(raw: list, where: str) -> tuple[str, ...]:
+    if not all(isinstance(name, str) and SLUG.match(name) for name in raw):
         raise ParamsError(f"{where} is no list of slugs", next_step="Slugs are lower case: a-z, 0-9, '-' and '.'.")
     if len(set(raw)) != len(raw):
         raise ParamsError(f"{where} lists a name twice", next_step="Remove the repeat.")

@@ -30,14 +30,12 @@ class Progress:
         now = self._clock()
         if now - self._shown >= (0.1 if self._moves else EVERY_SECONDS):
             self._shown = now
-            print(f"\r{self._line()}" if self._moves else self._line(), end="" if self._moves else "\n", **_STDERR)
+            self._show(end="" if self._moves else "\n")
 
     def finish(self) -> None:
-        print(f"\r{self._line()}" if self._moves else self._line(), **_STDERR)
+        self._show(end="\n")
 
-    def _line(self) -> str:
+    def _show(self, end: str) -> None:
         seconds = max(self._clock() - self._begin, 1e-9)
-        return f"{self.label}: {self.done:,} of {self.total:,} cases, {self.done / seconds:,.0f}/s"
-
-
-_STDERR = {"file": sys.stderr, "flush": True}
+        line = f"{self.label}: {self.done:,} of {self.total:,} cases, {self.done / seconds:,.0f}/s"
+        print(f"\r{line}" if self._moves else line, end=end, file=sys.stderr, flush=True)

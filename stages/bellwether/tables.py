@@ -10,6 +10,7 @@ import hashlib
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Self, TypeVar
@@ -22,12 +23,14 @@ from bellwether.errors import TableError
 T = TypeVar("T")
 SCHEMA_VERSION = "1"
 GROUP_ROWS = 8192
-GROUP_BYTES = 64 << 20
+GROUP_BYTES = 32 << 20
 """A row group closes at this many rows, or at this many bytes of Arrow data, whichever comes first."""
 BATCH_ROWS = 64
 """Rows that travel together from a worker to the writer; row groups are whole batches."""
-PAGE_BYTES = 8 << 20
-"""Larger pages give zstd longer windows: neighbouring prompts repeat their tools."""
+PAGE_BYTES = GROUP_BYTES
+"""One page per column of a row group gives zstd the longest window: neighbouring prompts repeat their tools."""
+ZSTD_LEVEL = 12
+"""Against level 9: 2 % smaller in the same time; level 17 saves 9 % more and takes seven times as long."""
 
 
 def _field(name: str, kind: pa.DataType, description: str) -> pa.Field:
@@ -172,25 +175,30 @@ class TableWriter:
 
     def __enter__(self) -> Self:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._writer = pq.ParquetWriter(
-            self._partial,
-            self.schema,
-            compression="zstd",
-            compression_level=9,
-            use_dictionary=[name for name in DICTIONARY if name in self.schema.names],
-            write_statistics=["case_id"] if "case_id" in self.schema.names else False,
-            data_page_size=PAGE_BYTES,
-        )
+        try:
+            self._writer = pq.ParquetWriter(
+                self._partial,
+                self.schema,
+                compression="zstd",
+                compression_level=ZSTD_LEVEL,
+                use_dictionary=[name for name in DICTIONARY if name in self.schema.names],
+                write_statistics=["case_id"] if "case_id" in self.schema.names else False,
+                data_page_size=PAGE_BYTES,
+            )
+        except BaseException:
+            self._partial.unlink(missing_ok=True)
+            raise
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         try:
             if kind is None:
                 self._flush()
-            self._writer.close()
-            if kind is None:
+                self._writer.close()
                 self._partial.replace(self.path)
         finally:
+            with suppress(OSError):  # a full disk refuses the footer too; the first error is the one to tell
+                self._writer.close()
             self._partial.unlink(missing_ok=True)
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -205,9 +213,8 @@ class TableWriter:
 
     def write_rows(self, rows: Iterable[dict]) -> None:
         """Add rows given as dictionaries; absent columns are null."""
-        rows = list(rows)
-        if rows:
-            self.write(pa.RecordBatch.from_pylist(rows, schema=self.schema))
+        for batch in batches(rows, BATCH_ROWS):
+            self.write(pa.RecordBatch.from_pylist(batch, schema=self.schema))
 
     def _flush(self) -> None:
         if self._batches:
@@ -230,9 +237,13 @@ def check(path: Path, schema: pa.Schema) -> None:
             f"{path} is no whole Parquet file: {error}", next_step="Delete it and run `make repro`."
         ) from None
     version = (actual.metadata or {}).get(b"schema_version", b"none").decode()
-    if version != SCHEMA_VERSION or actual.names != schema.names:
-        raise TableError(
-            f"{path}: expected schema version {SCHEMA_VERSION} ({len(schema)} columns), "
-            f"found version {version} ({len(actual)} columns)",
-            next_step="Record it again with `make repro`.",
-        )
+    if version != SCHEMA_VERSION:
+        wrong = f"expected schema version {SCHEMA_VERSION}, found {version}"
+    elif actual.names != schema.names:
+        wrong = f"expected the columns {', '.join(schema.names)}, found {', '.join(actual.names)}"
+    elif not actual.equals(schema):
+        name = next(field.name for field in schema if not field.equals(actual.field(field.name)))
+        wrong = f"expected {name} to be {schema.field(name).type}, found {actual.field(name).type}"
+    else:
+        return
+    raise TableError(f"{path}: {wrong}", next_step="Record it again with `make repro`.")

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from support import ROOT
 
 EXAMPLES = re.findall(r"```console\n\$ (.+?)\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)

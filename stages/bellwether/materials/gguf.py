@@ -14,14 +14,17 @@ def read_fields(data: bytes, names: tuple[str, ...]) -> dict[str, Any]:
     """Return metadata field → value (text, number, or list) of a GGUF file.
 
     Raises:
-        ValueError: the bytes are no GGUF file, or a field is absent.
+        ValueError: the bytes are no GGUF file or end early, or a field is absent.
     """
     from gguf import GGUFReader  # pulls in numpy; only two transforms need it
 
     with tempfile.NamedTemporaryFile(suffix=".gguf") as file:  # the reader maps a file into memory
         file.write(data)
         file.flush()
-        reader = GGUFReader(file.name)
+        try:
+            reader = GGUFReader(file.name)
+        except IndexError:
+            raise ValueError("the GGUF file ends early") from None
         missing = [name for name in names if reader.get_field(name) is None]
         if missing:
             raise ValueError(f"no GGUF field {missing[0]!r}")

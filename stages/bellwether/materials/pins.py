@@ -18,14 +18,14 @@ def verify(manifest: Manifest, folder: Path) -> None:
     """Check every file of a snapshot folder against its pin; a recorder calls this before it reads anything.
 
     Raises:
-        InputUnavailable: a file is missing.
+        InputUnavailable: a file is missing, or a folder has its name.
         PinMismatch: files differ from the manifest, or the folder holds a file the manifest does not pin.
     """
     wrong = []
     for name, expected in manifest.inputs.items():
         try:
             actual = sha256_of((folder / name).read_bytes())
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError):
             raise InputUnavailable(
                 f"{folder / name} is missing", next_step=f"Run `dvc repro inputs@{manifest.slug}`."
             ) from None

@@ -74,8 +74,8 @@ class MirrorRoute:
     def fetch(self, manifest: Manifest, file: InputFile) -> bytes:
         try:
             return (self.folder / file.sha256).read_bytes()
-        except FileNotFoundError:
-            raise RouteFailed(f"no file {file.sha256} in {self.folder}") from None
+        except OSError as error:
+            raise RouteFailed(f"no file {file.sha256} in {self.folder} ({type(error).__name__})") from None
 
 
 class HubRoute:
@@ -92,10 +92,11 @@ class HubRoute:
         if constants.HF_HUB_OFFLINE:
             return None
         try:
-            httpx.head(constants.ENDPOINT, timeout=HUB_SECONDS)
-        except httpx.HTTPError as error:
+            status = httpx.head(constants.ENDPOINT, timeout=HUB_SECONDS).status_code
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             return f"{constants.ENDPOINT} is unreachable ({type(error).__name__})"
-        return None
+        # The client asks again and again after such an answer, for every file.
+        return f"{constants.ENDPOINT} answers with status {status}" if status >= 500 else None
 
     def fetch(self, manifest: Manifest, file: InputFile) -> bytes:
         if file.path in manifest.unreached:
@@ -103,12 +104,13 @@ class HubRoute:
         if self._down:
             raise RouteFailed(self._down)
         from huggingface_hub import hf_hub_download
-        from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
+        from huggingface_hub.errors import EntryNotFoundError, HTTPError  # HTTPError of the client's own library
 
         try:
             path = hf_hub_download(manifest.model, file.path, revision=manifest.revision, etag_timeout=HUB_SECONDS)
-        except (HfHubHTTPError, LocalEntryNotFoundError, EntryNotFoundError, OSError, ValueError) as error:
-            raise RouteFailed(f"{type(error).__name__}: {str(error).splitlines()[0]}") from error
+        except (HTTPError, EntryNotFoundError, OSError, ValueError) as error:
+            reason = (str(error).splitlines() or ["no reason given"])[0]
+            raise RouteFailed(f"{type(error).__name__}: {reason}") from error
         data = Path(path).read_bytes()
         return narrow(file, data) if file.path in NARROWED else data
 
@@ -121,16 +123,16 @@ def narrow(file: InputFile, data: bytes) -> bytes:
     """
     try:
         value = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RouteFailed(f"{file.path} is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise RouteFailed(f"{file.path} is no JSON object")
-    # Multimodal checkpoints keep the text model's token ids one level down, where transformers reads them too.
+    # Multimodal checkpoints keep the text model's token ids one level down, where transformers reads those that the
+    # outer level leaves out or sets to null.
     inner = value.get("text_config") if isinstance(value.get("text_config"), dict) else {}
-    candidates = [
-        narrowed({key: value.get(key, inner.get(key) if key.endswith("_token_id") else None) for key in keys})
-        for keys in NARROWED[file.path]
-    ]
+    ids = {key: found for key, found in inner.items() if key.endswith("_token_id")}
+    whole = ids | {key: found for key, found in value.items() if found is not None}
+    candidates = [narrowed({key: whole.get(key) for key in keys}) for keys in NARROWED[file.path]]
     return next((candidate for candidate in candidates if sha256_of(candidate) == file.sha256), candidates[0])
 
 
@@ -194,12 +196,20 @@ class PackageRoute:
                 command, cwd=work, capture_output=True, text=True, errors="replace", timeout=DOWNLOAD_SECONDS
             )
         except subprocess.TimeoutExpired:
-            raise RouteFailed(f"{command[0]} gave nothing within {DOWNLOAD_SECONDS} s") from None
+            raise RouteFailed(f"{package.registry} gave nothing within {DOWNLOAD_SECONDS} s") from None
         files = [path for path in work.iterdir() if path.suffix in (".whl", ".tgz")]
         if done.returncode or len(files) != 1:
-            said = [line for line in done.stderr.splitlines() if line.strip()] or ["nothing"]
-            raise RouteFailed(f"{package.registry} did not give {package.name}=={package.version}: {said[-1].strip()}")
+            raise RouteFailed(
+                f"{package.registry} did not give {package.name}=={package.version}: {_complaint(done.stderr)}"
+            )
         return files[0]
+
+
+def _complaint(said: str) -> str:
+    """Return what a client says went wrong. Advice and notices stand after it, warnings before it."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    errors = [line for line in lines if line.lower().startswith(("error", "npm err"))]
+    return "; ".join(errors[:4] or lines[-1:] or ["it says nothing"])
 
 
 def _pip(package: Package, work: Path) -> list[str]:
@@ -214,7 +224,7 @@ def _npm(package: Package, work: Path) -> list[str]:
     if not (npm := shutil.which("npm")):
         raise RouteFailed(f"npm is not installed, and {package.name} is an npm package: install Node.js")
     target = f"{package.name}@{package.version}"
-    return [npm, "pack", "--silent", "--ignore-scripts", "--pack-destination", str(work), target]
+    return [npm, "pack", "--loglevel=error", "--ignore-scripts", "--pack-destination", str(work), target]
 
 
 def default_routes(packages: Mapping[str, Package], say: Callable[[str], None]) -> list[Route]:

@@ -45,20 +45,24 @@ def obtain(manifest: Manifest, file: InputFile, routes: Iterable[Route], say: Ca
 def lay_out(manifest: Manifest, routes: Sequence[Route], folder: Path, say: Callable[[str], None]) -> dict[str, int]:
     """Write all oracle inputs of `manifest` into `folder` and return file → size in bytes.
 
-    The folder appears whole or not at all: it is built beside its place and renamed.
+    The folder appears whole or not at all: it is built beside its place and renamed. Nothing half-built stays.
 
     Raises:
         PinMismatch, InputUnavailable: see `obtain`.
     """
     work = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(work, ignore_errors=True)
+    shutil.rmtree(work, ignore_errors=True)  # of a run that was killed
+    work.mkdir(parents=True)
     sizes = {}
-    for file in manifest.files.values():
-        data = obtain(manifest, file, routes, say)
-        path = work / file.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-        sizes[file.path] = len(data)
-    shutil.rmtree(folder, ignore_errors=True)
-    work.rename(folder)
+    try:
+        for file in manifest.files.values():
+            data = obtain(manifest, file, routes, say)
+            path = work / file.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+            sizes[file.path] = len(data)
+        shutil.rmtree(folder, ignore_errors=True)
+        work.rename(folder)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
     return sizes

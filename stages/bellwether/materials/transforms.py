@@ -7,6 +7,7 @@ compared with the pinned sha256, so a wrong transform cannot pass unseen.
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -116,7 +117,7 @@ def apply(name: str, sources: Sequence[bytes], options: Mapping[str, Any]) -> by
         raise MaterialError(f"unknown transform {name!r}", next_step=f"Known: {', '.join(TRANSFORMS)}.")
     try:
         return TRANSFORMS[name](*sources, **options)
-    except (TypeError, ValueError, KeyError) as error:
+    except (TypeError, ValueError, KeyError, struct.error) as error:
         raise MaterialError(
             f"transform {name!r} does not fit its sources: {type(error).__name__}: {error}",
             next_step="Correct `transform`, `sources` or `options` in the manifest.",

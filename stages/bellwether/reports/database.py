@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from bellwether.corpora.store import sql_text
+from bellwether.errors import TableError
 from bellwether.layout import RECORDED, corpus_folder, materials_table, reference_table
 from bellwether.params import Params, read_params
 from bellwether.tables import MATERIALS, PER_CORPUS, REFERENCE, check
@@ -30,6 +32,18 @@ class Database:
     connection: duckdb.DuckDBPyConnection
     missing: tuple[str, ...]
     """Paths relative to the root. Their rows are absent from every view: not recorded is not the same as empty."""
+
+    def require_all(self) -> None:
+        """Check that no table of the scope is missing; what is counted over a part would look complete.
+
+        Raises:
+            TableError: tables are missing. Names the first of them.
+        """
+        if self.missing:
+            raise TableError(
+                f"{len(self.missing)} tables of the scope are missing: {', '.join(self.missing[:5])}",
+                next_step="Run `make repro`, or `dvc pull`.",
+            )
 
 
 def connect(root: Path) -> Database:
@@ -75,10 +89,19 @@ def _view(
 
 
 def _provenance(connection: duckdb.DuckDBPyConnection, paths: list[Path]) -> None:
-    rows = [(path.parents[1].name, path.parent.name, path.read_text("utf-8")) for path in paths if path.is_file()]
+    rows = [(path.parents[1].name, path.parent.name, _json(path)) for path in paths if path.is_file()]
     connection.execute("create table provenance (checkpoint text, recorded text, provenance json)")
     if rows:
         connection.executemany("insert into provenance values (?, ?, ?)", rows)
+
+
+def _json(path: Path) -> str:
+    text = path.read_text("utf-8")
+    try:
+        json.loads(text)
+    except ValueError as error:
+        raise TableError(f"{path} is no whole JSON file: {error}", next_step="Record it again.") from None
+    return text
 
 
 def _scope(connection: duckdb.DuckDBPyConnection, params: Params) -> None:

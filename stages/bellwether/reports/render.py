@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -22,6 +23,9 @@ def write(result: duckdb.DuckDBPyConnection, form: str, stream: TextIO) -> int:
     """Write the rows of `result` as `table`, `csv` or `json` (an array of objects) and return their number.
 
     Digests are written as hex. csv and json are streamed; a table needs all its rows to measure the columns.
+
+    Raises:
+        ParamsError: two columns have one name, which a JSON object cannot say.
     """
     names = [column[0] for column in result.description]
     if form == "table":
@@ -30,12 +34,18 @@ def write(result: duckdb.DuckDBPyConnection, form: str, stream: TextIO) -> int:
         return len(rows)
     if form == "csv":
         writer = csv.writer(stream, lineterminator="\n")
+        careful = csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_ALL)
         writer.writerow(names)
         count = 0
         while batch := result.fetchmany(FETCH):
-            writer.writerows([_plain(value, nested=_json) for value in row] for row in batch)
+            for row in batch:
+                cells = [_plain(value, nested=_json) for value in row]
+                # Python before 3.13 leaves a lone CR unquoted, and a reader takes it for the end of the row
+                (careful if any("\r" in cell for cell in cells if isinstance(cell, str)) else writer).writerow(cells)
             count += len(batch)
         return count
+    if twice := [name for place, name in enumerate(names) if name in names[:place]]:
+        raise ParamsError(f"two columns are named {twice[0]!r}", next_step="Rename one of them with `as`.")
     count = 0
     stream.write("[")
     while batch := result.fetchmany(FETCH):
@@ -47,9 +57,9 @@ def write(result: duckdb.DuckDBPyConnection, form: str, stream: TextIO) -> int:
     return count
 
 
-def write_parquet(result: duckdb.DuckDBPyConnection, path: Path) -> int:
-    """Write the rows of `result` as one Parquet file and return their number."""
-    reader = result.to_arrow_reader(FETCH)
+def write_parquet(relation: duckdb.DuckDBPyRelation, path: Path) -> int:
+    """Write the rows of `relation` as one Parquet file and return their number."""
+    reader = relation.to_arrow_reader(FETCH)
     count = 0
     with pq.ParquetWriter(path, reader.schema, compression="zstd") as writer:
         for batch in reader:
@@ -85,9 +95,11 @@ def _json(value: Any) -> str:
 
 
 def _plain(value: Any, nested: Any = None) -> Any:
-    """Return a value JSON can say: digests as hex, lists and structs likewise inside."""
+    """Return a value JSON can say: digests as hex, NaN and infinities as text, lists and structs likewise inside."""
     if isinstance(value, bytes | bytearray):
         return value.hex()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if isinstance(value, dict | list):
         inner = (
             {key: _plain(item) for key, item in value.items()}
