@@ -2,6 +2,7 @@
 
 Class `error`: the reference code itself refuses the request. That is evidence: "this request has no prompt".
 Class `unproven`: the round trip cannot vouch for the case. Nothing is claimed then, for or against anyone.
+No class: the case is not for this checkpoint, so there is nothing to refuse.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ CODES = {
     "ids-do-not-decode": (UNPROVEN, "decoding the ids of the text gives another text"),
     "pieces-do-not-join": (UNPROVEN, "the incremental decoder's pieces do not join to the text"),
     "malformed": (UNPROVEN, "no template writes this output; what a server makes of it is policy"),
-    "other-vocabulary": (UNPROVEN, "the case's ids belong to another vocabulary"),
+    "other-vocabulary": (None, "the case's ids belong to another vocabulary"),
 }
 """Code → class and meaning."""
 
@@ -39,5 +40,5 @@ class Refusal:
     detail: str = ""
 
     @property
-    def reason_class(self) -> str:
+    def reason_class(self) -> str | None:
         return CODES[self.code][0]

@@ -14,9 +14,9 @@ Row = dict[str, Any]
 
 
 def refused(refusal: Refusal) -> Row:
-    """Return the columns of a refusal. `other-vocabulary` is no refusal of the reference: the case is not for it."""
+    """Return the columns of a case without a result: rejected, or not applicable where the refusal has no class."""
     return {
-        "outcome": "not_applicable" if refusal.code == "other-vocabulary" else "rejected",
+        "outcome": "not_applicable" if refusal.reason_class is None else "rejected",
         "reason_class": refusal.reason_class,
         "reason_code": refusal.code,
         "reason": refusal.detail or None,
