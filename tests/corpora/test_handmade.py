@@ -189,7 +189,8 @@ def test_right_values_name_cases_of_the_corpus(corpus):
     assert len({right["case_id"] for right in rights}) == len(rights) == 13
     for right in rights:
         case = known[right["case_id"]]
-        output = ["output_text"] if case.kind == "parse" else []
+        # gpt-oss's template spells the call's header in another way than the report, so only the message is kept
+        output = ["output_text"] if case.kind == "parse" and right["checkpoint"] != "gpt-oss-20b" else []
         assert list(right) == ["case_id", "checkpoint", "right", *output, "why"]
         assert right["checkpoint"] in {"qwen3-8b", "glm-4.6", "gpt-oss-20b", "qwen3.5-9b"}
         assert right["right"] and right["why"]
