@@ -400,3 +400,20 @@ def test_progress_writes_to_the_stream_of_the_moment(monkeypatch: pytest.MonkeyP
         say("a word")
         Progress("x", 1, clock=lambda: 1.0).finish()
         assert stream.getvalue() == "a word\nx: 0 of 1 cases, 0/s\n"
+
+
+@pytest.mark.parametrize("error", [RuntimeError("Query interrupted"), KeyboardInterrupt()])
+def test_interruption_inside_the_database_is_an_interruption(monkeypatch, capsys, error):
+    """DuckDB reports Ctrl-C as an error of its own; to a person it is the same: a sentence, exit 2, no traceback."""
+    from bellwether.materials import routes
+
+    def interrupted():
+        raise error
+
+    monkeypatch.setattr(routes, "cache_folder", interrupted)
+    with pytest.raises(SystemExit) as exit_info:
+        cli(["cache"])
+    assert exit_info.value.code == 2
+    said = capsys.readouterr().err
+    assert "error: interrupted\n" in said
+    assert "Traceback" not in said

@@ -134,6 +134,16 @@ def test_template_that_never_ends_stops_the_recorder(project):
     assert not (project / TABLE).exists()
 
 
+def test_template_that_python_cannot_interrupt_stops_the_recorder(project):
+    """One huge power is a single operation no signal handler gets into; the system ends the worker."""
+    replace_template(project, "{{ (10 ** (10 ** 9)) % 7 }}")
+    params = project / "params.yaml"
+    params.write_text(params.read_text().replace("template_seconds: 20", "template_seconds: 0.3"))
+    with pytest.raises(OracleError, match="a recording process died"):
+        record_render.main(project, SLUG, 1)
+    assert not (project / TABLE).exists()
+
+
 def test_template_that_eats_memory_stops_the_recorder(project):
     """A string that does not fit is no evidence either."""
     replace_template(project, "{{ 'a' * 99999999999 }}")

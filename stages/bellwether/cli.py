@@ -8,7 +8,7 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -26,8 +26,7 @@ class Commands(click.Group):
             error.show()
             sys.exit(2)
         except (click.Abort, KeyboardInterrupt):
-            _fail("interrupted", "Nothing half-written is left; run the same command again.")
-            sys.exit(2)
+            _interrupted()
         except BellwetherError as error:
             _fail(str(error), error.next_step)
             sys.exit(error.exit_code)
@@ -37,6 +36,8 @@ class Commands(click.Group):
             _fail(f"{type(error).__name__}: {error}", f"{step} and run the same command again.")
             sys.exit(2)
         except Exception as error:  # Python's own status for it, 1, would read as a finding
+            if "Query interrupted" in str(error) or "INTERRUPT Error" in str(error):  # Ctrl-C while DuckDB worked
+                _interrupted()
             traceback.print_exc()
             _fail(f"{type(error).__name__}: {error}", "This is a fault of bellwether; report it with the lines above.")
             sys.exit(2)
@@ -48,6 +49,11 @@ class Commands(click.Group):
         except BrokenPipeError:  # the reader of a pipe has gone; click would exit 1
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             context.exit(2)
+
+
+def _interrupted() -> NoReturn:
+    _fail("interrupted", "Nothing half-written is left; run the same command again.")
+    sys.exit(2)
 
 
 def _fail(message: str, next_step: str) -> None:

@@ -6,6 +6,7 @@ Batches come back in the order in which they went out, which makes the table ind
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import multiprocessing
@@ -60,14 +61,20 @@ def record(recording: Recording, jobs: int | None = None) -> int:
     batches = stream_cases(recording.root, params.corpora, recording.kinds)
     jobs = jobs or default_jobs(total)
     path = reference_table(recording.root, recording.slug, recording.recorded)
-    with workers(recording, jobs) as pool, TableWriter(path, REFERENCE) as table:
-        for batch in in_order(pool, batches, ahead=2 * jobs + 1):
-            table.write(batch)
-            progress.advance(batch.num_rows)
-        facts = pool.submit(provenance).result()
+    try:
+        with workers(recording, jobs) as pool, TableWriter(path, REFERENCE) as table:
+            for batch in in_order(pool, batches, ahead=2 * jobs + 1):
+                table.write(batch)
+                progress.advance(batch.num_rows)
+            text = json.dumps(pool.submit(provenance).result(), indent=2, ensure_ascii=False) + "\n"
+            path.with_name("provenance.json").write_text(text, "utf-8")
+    except BrokenProcessPool:
+        raise OracleError(
+            "a recording process died: the system was out of memory, or a template was stuck where Python cannot stop
+            it", next_step="Look at the system log and at the checkpoint's template, and run again; nothing was
+            written.",
+        ) from None
     progress.finish()
-    text = json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
-    path.with_name("provenance.json").write_text(text, "utf-8")
     return table.rows
 
 
@@ -76,8 +83,31 @@ def default_jobs(cases: int) -> int:
     return max(1, min(os.cpu_count() or 1, -(-cases // BATCH_ROWS)))
 
 
+@contextlib.contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Hold Ctrl-C back until the body is done, and keep it from a process that the body starts.
+
+    Such a process inherits the blocked signal: an interrupt is its parent's to handle. The handler is held back as
+    well, because another thread of this process may receive the signal and Python would still raise it here.
+    """
+    held: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, frame: held.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, handler)
+    if held:
+        raise KeyboardInterrupt
+
+
 class _Pool(ProcessPoolExecutor):
-    """Process pool that leaves nothing running when its body fails."""
+    """Process pool that leaves nothing running when its body fails, and whose processes never see Ctrl-C."""
+
+    def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
+        with _interrupts_later():  # submitting may start a process
+            return super().submit(*args, **kwargs)
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if kind is not None:
@@ -95,18 +125,12 @@ def workers(recording: Recording, jobs: int) -> _Pool:
 def in_order(pool: Executor, batches: Iterable[Rows], ahead: int) -> Iterator[pa.RecordBatch]:
     """Yield the answer of every batch in order, keeping at most `ahead` batches in flight."""
     flying: deque[Future[pa.RecordBatch]] = deque()
-    try:
-        for batch in batches:
-            flying.append(pool.submit(_answer, batch))
-            if len(flying) >= ahead:
-                yield flying.popleft().result()
-        while flying:
+    for batch in batches:
+        flying.append(pool.submit(_answer, batch))
+        if len(flying) >= ahead:
             yield flying.popleft().result()
-    except BrokenProcessPool:
-        raise OracleError(
-            "a recording process died; the system may have run out of memory",
-            next_step="Look at the system log, free memory, and run again; nothing was written.",
-        ) from None
+    while flying:
+        yield flying.popleft().result()
 
 
 # ── inside a worker ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -118,7 +142,6 @@ _failure: Exception | None = None
 def _start(recording: Recording) -> None:
     """Load the checkpoint. A failure is kept for the first batch, which can report it; an initializer cannot."""
     global _worker, _failure
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     threading.Thread(target=_die_with_parent, daemon=True).start()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one worker per core already
     from bellwether.oracles import checkpoint, limits

@@ -138,6 +138,8 @@ def _connect(root: Path, corpora: Sequence[str]) -> Iterator[duckdb.DuckDBPyConn
         try:
             _add_views(connection, root, corpora)
             yield connection
+        except duckdb.InterruptException:
+            raise KeyboardInterrupt from None
         except duckdb.Error as error:
             raise TableError(
                 f"the tables of {', '.join(corpora)} cannot be read: {error}",

@@ -40,6 +40,8 @@ def run(root: Path, query: str, form: str, output: Path | None) -> tuple[str, ..
                 else:
                     with path.open("w", encoding="utf-8", newline="\n") as stream:
                         write(result, form, stream)
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
     except duckdb.Error as error:
         raise ParamsError(
             f"the query does not run: {error}", next_step="`bellwether sql --help` lists the views."
