@@ -70,9 +70,8 @@ def record(recording: Recording, jobs: int | None = None) -> int:
             path.with_name("provenance.json").write_text(text, "utf-8")
     except BrokenProcessPool:
         raise OracleError(
-            "a recording process died: the system was out of memory, or a template was stuck where Python cannot stop
-            it", next_step="Look at the system log and at the checkpoint's template, and run again; nothing was
-            written.",
+            "a recording process died: out of memory, or stuck in a template where Python cannot stop it",
+            next_step="Look at the system log and at the template, and run again; nothing was written.",
         ) from None
     progress.finish()
     return table.rows
