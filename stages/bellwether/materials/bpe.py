@@ -122,6 +122,19 @@ def all_merges(ranks: dict[bytes, int]) -> list[list[str]]:
     return merges
 
 
+def added_token(token_id: int, content: str, special: bool) -> dict:
+    """Return the entry of an added token that is found wherever its text stands, before anything is normalised."""
+    return {
+        "id": token_id,
+        "content": content,
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+        "normalized": False,
+        "special": special,
+    }
+
+
 def tokenizer_json(
     ranks: dict[bytes, int],
     *,
@@ -141,18 +154,7 @@ def tokenizer_json(
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [
-            {
-                "id": token_id,
-                "content": content,
-                "single_word": False,
-                "lstrip": False,
-                "rstrip": False,
-                "normalized": False,
-                "special": special,
-            }
-            for token_id, content, special in added_tokens
-        ],
+        "added_tokens": [added_token(*token) for token in added_tokens],
         "normalizer": None if normalizer is None else {"type": normalizer},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, byte_level]},
         "post_processor": byte_level,

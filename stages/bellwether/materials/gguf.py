@@ -6,6 +6,8 @@ import json
 import tempfile
 from typing import Any
 
+from bellwether.materials.bpe import added_token
+
 CONTROL = 3
 """GGUF token type of a special token."""
 
@@ -61,15 +63,7 @@ def tokenizer_json(data: bytes) -> dict:
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            {
-                "id": token_id,
-                "content": token,
-                "single_word": False,
-                "lstrip": False,
-                "rstrip": False,
-                "normalized": False,
-                "special": True,
-            }
+            added_token(token_id, token, special=True)
             for token_id, (token, kind) in enumerate(zip(tokens, types, strict=True))
             if kind == CONTROL
         ],
