@@ -16,6 +16,7 @@ import yaml
 from support import ROOT, miniature
 
 SLUGS = ["smollm2-135m-instruct", "qwen3-8b"]
+pytestmark = pytest.mark.xdist_group("pipeline")  # one miniature for all tests of this file
 STAGES = ("inputs", "record-render", "record-parse", "record-tokens")
 
 
@@ -120,3 +121,17 @@ def test_new_case_makes_recordings_stale_and_inputs_not(project, tmp_path):
     recorders = {f"{stage}@{slug}" for stage in STAGES[1:] for slug in SLUGS}
     # Render and parse tables come out as they were, so nothing after them would run for their sake.
     assert ran == {"import@handmade", "report"} | recorders
+
+
+def test_push_leaves_the_files_of_vendors_out(project, tmp_path):
+    """A remote gets tables and provenance; tokenizers and templates stay on the machine that laid them out."""
+    root, remote = tmp_path / "copy", tmp_path / "remote"
+    shutil.copytree(project, root, symlinks=True)
+    assert dvc(root, "remote", "add", "--default", "shared", str(remote)).returncode == 0
+    done = dvc(root, "push")
+    assert done.returncode == 0, done.stderr
+    pushed = {path.read_bytes() for path in remote.rglob("*") if path.is_file()}
+    tables = {path.read_bytes() for path in root.glob("fixtures/*/*/reference.parquet")}
+    vendor = {path.read_bytes() for path in root.glob("fixtures/*/inputs/*")}
+    assert tables <= pushed
+    assert vendor.isdisjoint(pushed)

@@ -17,6 +17,7 @@ from bellwether.chunk_plans import chunk_plans
 from bellwether.errors import BellwetherError, ParamsError, TableError
 from support import load_checkpoint, miniature
 
+pytestmark = pytest.mark.xdist_group("unpack")  # one recording for all tests of this file
 SLUG = "qwen3-8b"
 TOP = {
     "render": ["id", "kind", "model", "request", "reference"],
