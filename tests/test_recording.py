@@ -249,8 +249,10 @@ def test_errors_cross_processes_whole(error):
     assert (type(back), str(back), back.next_step) == (type(error), str(error), error.next_step)
 
 
+# A process started in the background of a shell script ignores Ctrl-C; this one is not to inherit that.
 SLOW = f"""
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from pathlib import Path
 import bellwether.oracles.render as render
 from bellwether.cli import cli
