@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -416,4 +417,22 @@ def test_interruption_inside_the_database_is_an_interruption(monkeypatch, capsys
     assert exit_info.value.code == 2
     said = capsys.readouterr().err
     assert "error: interrupted\n" in said
+    assert "Traceback" not in said
+
+
+def test_interrupt_ends_a_long_query(project: Path):
+    """A query that would run for hours ends at Ctrl-C: exit 2, the sentence, no traceback."""
+    query = "select count(*) from range(1000000) a, range(1000000) b where a.range * b.range % 7 = 3"
+    run = subprocess.Popen(
+        [sys.executable, "-m", "bellwether", "sql", query],
+        cwd=project,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    time.sleep(3)
+    run.send_signal(signal.SIGINT)
+    _, said = run.communicate(timeout=60)
+    assert run.returncode == 2
+    assert "error: interrupted" in said
     assert "Traceback" not in said

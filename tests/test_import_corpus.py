@@ -237,7 +237,7 @@ def test_interrupt_while_folders_change_places_leaves_what_was_imported(project:
     assert stored(project) == before
 
 
-@pytest.mark.parametrize("left", ["handmade.partial", "handmade.old"])
+@pytest.mark.parametrize("left", ["handmade.999999999.partial", "handmade.999999999.old"])
 def test_what_a_killed_import_left_is_cleared_away(project: Path, left: str):
     """A killed run may leave a half-written folder, or the earlier one beside the new one: the next run removes it."""
     bellwether(project, "import", "handmade")
@@ -252,7 +252,7 @@ def test_what_a_killed_import_put_aside_is_not_lost(project: Path):
     bellwether(project, "import", "handmade")
     before = stored(project)
     folder = project / "corpus" / "imported" / "handmade"
-    folder.rename(folder.with_name("handmade.old"))
+    folder.rename(folder.with_name("handmade.999999999.old"))
     not_json(project)
     assert bellwether(project, "import", "handmade").exit_code == 2
     assert stored(project) == before
@@ -339,3 +339,20 @@ def test_full_disk_leaves_what_was_imported(small_disk: Path, tmp_path: Path):
     assert_told(run_import(root))
     assert stored(root) == before
     assert [path.name for path in (root / "corpus" / "imported").iterdir()] == ["handmade"]
+
+
+def test_mirror_serves_the_archive_of_a_corpus(root, tmp_path, own_cache, monkeypatch):
+    """With a mirror folder that holds the wheel by its sha256, no registry is asked."""
+    from support import package
+
+    monkeypatch.delenv("BELLWETHER_CACHE")
+    wheel = package("bfcl-eval")
+    monkeypatch.setenv("BELLWETHER_CACHE", str(own_cache))
+    monkeypatch.setenv("BELLWETHER_MIRROR", str(tmp_path / "mirror"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    (tmp_path / "mirror").mkdir()
+    sha256 = "3bb6dfa5f0c68ad403c9ec50b00db2bb3b4cc9b38ab1ff33f48fe30d853d3a0a"
+    shutil.copy(wheel, tmp_path / "mirror" / sha256)
+    (tmp_path / "fixtures").mkdir()
+    shutil.copy(root / "fixtures" / "packages.toml", tmp_path / "fixtures")
+    assert import_corpus.main(tmp_path, "bfcl")["cases"] == 6854

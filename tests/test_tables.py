@@ -147,7 +147,8 @@ def test_rows_are_taken_as_a_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def rows() -> Iterator[dict]:
         for number in range(200):
             if number == 130:
-                seen.append((tmp_path / "t.parquet.partial").stat().st_size)
+                [partial] = tmp_path.glob("*.partial")
+                seen.append(partial.stat().st_size)
             yield row(number, length=1000)
 
     with TableWriter(tmp_path / "t.parquet", REQUESTS) as table:
@@ -189,8 +190,8 @@ def test_row_of_another_shape_is_refused_whole(tmp_path: Path):
 
 def test_path_that_cannot_be_opened_is_told(tmp_path: Path):
     """A folder in the place of the partial file is the system's error, not a torn table."""
-    (tmp_path / "t.parquet.partial").mkdir()
-    with pytest.raises(OSError, match=r"t\.parquet\.partial"), TableWriter(tmp_path / "t.parquet", REQUESTS):
+    (tmp_path / f"t.parquet.{os.getpid()}.partial").mkdir()
+    with pytest.raises(OSError, match=r"partial"), TableWriter(tmp_path / "t.parquet", REQUESTS):
         raise AssertionError("the body ran")
     assert not (tmp_path / "t.parquet").exists()
 

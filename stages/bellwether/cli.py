@@ -4,6 +4,7 @@ failure)."""
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 import traceback
@@ -20,6 +21,9 @@ class Commands(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         kwargs["standalone_mode"] = False
+        for stream in (sys.stdout, sys.stderr):  # what is printed is UTF-8 in any locale, as all files are
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(encoding="utf-8")
         try:
             result = super().main(*args, **kwargs)
         except click.ClickException as error:

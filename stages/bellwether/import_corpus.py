@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import filecmp
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 from bellwether.case import Case, LeftOut, Repeat
@@ -15,10 +13,11 @@ from bellwether.corpora.repeats import drop_repeats
 from bellwether.corpora.store import write_corpus
 from bellwether.errors import CorpusError, Finding, InputUnavailable, ParamsError
 from bellwether.layout import corpus_folder, handmade_folder
-from bellwether.materials.routes import PackageRoute, RouteFailed
+from bellwether.materials.routes import RouteFailed, package_route
 from bellwether.params import read_packages
 from bellwether.progress import say
 from bellwether.tables import PER_CORPUS
+from bellwether.whole import whole_folder
 
 Items = Iterator[Case | Repeat | LeftOut]
 Archive = Callable[[str], Path]
@@ -48,7 +47,7 @@ def main(root: Path, corpus: str) -> dict[str, int]:
         CorpusError: a row breaks a rule of the format.
     """
     importer = _importer(corpus)
-    with _replacing(corpus_folder(root, corpus)) as folder:
+    with whole_folder(corpus_folder(root, corpus)) as folder:
         return _write(root, corpus, importer, folder)
 
 
@@ -75,27 +74,6 @@ def check(root: Path, corpus: str) -> None:
         )
 
 
-@contextmanager
-def _replacing(folder: Path) -> Iterator[Path]:
-    """Give a folder to fill, which takes the place of `folder` when the body ends well."""
-    work, old = folder.with_name(folder.name + ".partial"), folder.with_name(folder.name + ".old")
-
-    def settle() -> None:
-        if old.exists() and not folder.exists():
-            old.rename(folder)
-        shutil.rmtree(work, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
-
-    settle()  # what a killed run left
-    try:
-        yield work
-        if folder.exists():
-            folder.rename(old)
-        work.rename(folder)
-    finally:
-        settle()
-
-
 def _importer(corpus: str) -> Importer:
     if corpus not in CORPORA:
         raise ParamsError(f"there is no importer {corpus!r}", next_step=f"Known corpora: {', '.join(CORPORA)}.")
@@ -103,7 +81,7 @@ def _importer(corpus: str) -> Importer:
 
 
 def _write(root: Path, corpus: str, importer: Importer, folder: Path) -> dict[str, int]:
-    packages = PackageRoute(read_packages(root), say)
+    packages = package_route(read_packages(root), say)
 
     def archive(name: str) -> Path:
         try:

@@ -46,7 +46,7 @@ class Params:
     other_clock: datetime
     """A second date, used to find out whether a prompt depends on the clock."""
     template_seconds: float
-    """Longest time one render may take."""
+    """Longest time the templates of one case may take."""
 
 
 @dataclass(frozen=True, slots=True)

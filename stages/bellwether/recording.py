@@ -29,6 +29,7 @@ from bellwether.layout import inputs_folder, reference_table
 from bellwether.params import read_manifest, read_params
 from bellwether.progress import Progress
 from bellwether.tables import BATCH_ROWS, REFERENCE, TableWriter
+from bellwether.whole import write_whole
 
 Rows = list[dict[str, Any]]
 Answer = Callable[[Any, Rows], Rows]
@@ -67,7 +68,7 @@ def record(recording: Recording, jobs: int | None = None) -> int:
                 table.write(batch)
                 progress.advance(batch.num_rows)
             text = json.dumps(pool.submit(provenance).result(), indent=2, ensure_ascii=False) + "\n"
-            path.with_name("provenance.json").write_text(text, "utf-8")
+            write_whole(path.with_name("provenance.json"), text)
     except BrokenProcessPool:
         raise OracleError(
             "a recording process died: out of memory, or stuck in a template where Python cannot stop it",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bellwether.reports.database import connect
 from bellwether.reports.render import write
+from bellwether.whole import write_whole
 
 REPORTS = ("inventory", "rejections", "materials", "repeats")
 """Queries whose result is stored as queries/reports/<name>.csv."""
@@ -26,8 +27,6 @@ def main(root: Path) -> dict[str, int]:
         result = database.connection.execute((root / "queries" / f"{name}.sql").read_text("utf-8"))
         counts[name] = write(result, "csv", text)
         texts[name] = text.getvalue()
-    folder = root / "queries" / "reports"
-    folder.mkdir(parents=True, exist_ok=True)
     for name, csv in texts.items():
-        (folder / f"{name}.csv").write_text(csv, "utf-8", newline="\n")
+        write_whole(root / "queries" / "reports" / f"{name}.csv", csv)
     return counts

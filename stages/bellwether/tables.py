@@ -10,7 +10,7 @@ import hashlib
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Self, TypeVar
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bellwether.errors import TableError
+from bellwether.whole import whole_file
 
 T = TypeVar("T")
 SCHEMA_VERSION = "1"
@@ -170,14 +171,12 @@ class TableWriter:
         self.path = path
         self.schema = schema
         self.rows = 0
-        self._partial = path.with_name(path.name + ".partial")
         self._batches: list[pa.RecordBatch] = []
 
     def __enter__(self) -> Self:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        try:
+        with ExitStack() as stack:
             self._writer = pq.ParquetWriter(
-                self._partial,
+                stack.enter_context(whole_file(self.path)),
                 self.schema,
                 compression="zstd",
                 compression_level=ZSTD_LEVEL,
@@ -185,21 +184,20 @@ class TableWriter:
                 write_statistics=["case_id"] if "case_id" in self.schema.names else False,
                 data_page_size=PAGE_BYTES,
             )
-        except BaseException:
-            self._partial.unlink(missing_ok=True)
-            raise
+            self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        try:
-            if kind is None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        with self._stack:  # learns of whatever goes wrong, and then keeps nothing
+            try:
+                if error is not None:
+                    raise error
                 self._flush()
-                self._writer.close()
-                self._partial.replace(self.path)
-        finally:
-            with suppress(OSError):  # a full disk refuses the footer too; the first error is the one to tell
-                self._writer.close()
-            self._partial.unlink(missing_ok=True)
+            except BaseException:
+                with suppress(OSError):  # a full disk refuses the footer too; the first error is the one to tell
+                    self._writer.close()
+                raise
+            self._writer.close()
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add `batch`; a row group is written out when enough has come together."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from itertools import groupby
@@ -24,7 +23,9 @@ from bellwether.chunk_plans import chunk_plans
 from bellwether.errors import BellwetherError, ParamsError, TableError
 from bellwether.layout import RECORDED, reference_table
 from bellwether.params import Manifest, read_manifest, read_params
+from bellwether.progress import say
 from bellwether.reports.database import Database, connect
+from bellwether.whole import whole_folder
 
 FETCH = 256
 
@@ -50,6 +51,7 @@ REFUSED = """
     from reference
     inner join cases on reference.case_id = cases.case_id
     where reference.checkpoint = $slug and cases.kind = $kind and reference.outcome = 'rejected'
+        and reference.encoder is distinct from 'class'
     group by cases.set
 """
 SOURCES = {"render": "hf-template", "parse": "roundtrip", "tokenize": "hf-tokenizer", "detokenize": "hf-tokenizer"}
@@ -79,22 +81,19 @@ def _unpack(root: Path, database: Database, slug: str, folder: Path) -> int:
     if folder.exists() and not (folder / "sets.toml").is_file():
         raise BellwetherError(f"{folder} is no fixture tree", next_step="Choose another folder, or remove it.")
     manifest = read_manifest(root, slug)
-    work = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
+    say(f"writing {folder}")
     lines, tables = 0, []
-    for kind in KINDS:
-        provenance = _provenance(database, slug, kind)
-        refused = dict(database.connection.execute(REFUSED, {"slug": slug, "kind": kind}).fetchall())
-        rows = _rows(database, slug, kind)
-        for name, members in groupby(rows, key=lambda row: row["set"]):
-            count, size, sha256 = _write_set(work / kind / f"{name}.jsonl", manifest, members, provenance)
-            tables.append(_set_table(f"{kind}.{name}", count, refused.get(name, 0), size, sha256, kind, provenance))
-            lines += count
-    (work / "sets.toml").write_text("\n".join(tables), "utf-8")
-    (work / "manifest.toml").write_text(_manifest(manifest), "utf-8")
-    shutil.rmtree(folder, ignore_errors=True)
-    work.rename(folder)
+    with whole_folder(folder) as work:
+        for kind in KINDS:
+            provenance = _provenance(database, slug, kind)
+            refused = dict(database.connection.execute(REFUSED, {"slug": slug, "kind": kind}).fetchall())
+            rows = _rows(database, slug, kind)
+            for name, members in groupby(rows, key=lambda row: row["set"]):
+                count, size, sha256 = _write_set(work / kind / f"{name}.jsonl", manifest, members, provenance)
+                tables.append(_set_table(f"{kind}.{name}", count, refused.get(name, 0), size, sha256, kind, provenance))
+                lines += count
+        (work / "sets.toml").write_text("\n".join(tables), "utf-8")
+        (work / "manifest.toml").write_text(_manifest(manifest), "utf-8")
     return lines
 
 
@@ -206,6 +205,7 @@ def _set_table(
 
 
 def _manifest(manifest: Manifest) -> str:
-    pins = [f'"{name}" = "{sha256}"' for name, sha256 in sorted(manifest.inputs.items())]
-    head = [f'model = "{manifest.model}"', f'revision = "{manifest.revision}"', f"tier = {manifest.tier}"]
+    # a JSON string is a TOML string
+    pins = [f'{json.dumps(name)} = "{sha256}"' for name, sha256 in sorted(manifest.inputs.items())]
+    head = [f"model = {json.dumps(manifest.model)}", f'revision = "{manifest.revision}"', f"tier = {manifest.tier}"]
     return "\n".join([*head, "", "[inputs]", *pins]) + "\n"

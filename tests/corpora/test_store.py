@@ -287,3 +287,18 @@ def test_quote_in_a_path_is_no_end_of_the_text(tmp_path: Path):
     root = tmp_path / "it's here"
     store(root, "toy", [render("a")])
     assert count_cases(root, ["toy"], ["render"]) == 1
+
+
+def test_root_whose_name_is_a_pattern_reads_its_own_tables(tmp_path: Path):
+    """Brackets and stars in a path are characters, not a pattern that another project's folder would match."""
+    from bellwether.case import Case, Origin
+    from bellwether.corpora.store import count_cases, stream_cases, write_corpus
+    from bellwether.layout import corpus_folder
+
+    origin = Origin("mine", "handmade", "a.jsonl", "", "Apache-2.0")
+    for name, count in (("p[b]*", 1), ("pbDECOY", 2)):
+        cases = [Case("tokenize", "common", f"case-{n}", origin, str(n), text="x") for n in range(count)]
+        write_corpus(cases, "mine", corpus_folder(tmp_path / name, "mine"))
+    root = tmp_path / "p[b]*"
+    assert count_cases(root, ["mine"], ["tokenize"]) == 1
+    assert len([case for batch in stream_cases(root, ["mine"], ["tokenize"]) for case in batch]) == 1

@@ -171,18 +171,18 @@ def test_an_earlier_folder_stays_as_it_was_when_a_file_fails(mirror, tmp_path: P
             manifest_of(file_of("a.txt", ABC), file_of("b.txt", EMPTY)), [mirror("m", **{ABC: b"abc"})], folder, print
         )
     assert [path.name for path in folder.iterdir()] == ["old"]
-    assert not (tmp_path / "inputs.partial").exists()
+    assert not (tmp_path / "inputs.999999999.partial").exists()
 
 
 def test_what_a_killed_run_left_behind_does_not_get_in(mirror, tmp_path: Path):
     """The half-built folder is emptied first."""
-    leftover = tmp_path / "inputs.partial" / "sub"
+    leftover = tmp_path / "inputs.999999999.partial" / "sub"
     leftover.mkdir(parents=True)
     (leftover / "stray").write_bytes(b"stray")
     manifest = manifest_of(file_of("a.txt", ABC))
     lay_out(manifest, [mirror("first", **{ABC: b"abc"})], tmp_path / "inputs", print)
     verify(manifest, tmp_path / "inputs")
-    assert not (tmp_path / "inputs.partial").exists()
+    assert not (tmp_path / "inputs.999999999.partial").exists()
 
 
 def test_a_checkpoint_without_files_is_an_empty_folder(tmp_path: Path):

@@ -75,10 +75,10 @@ def test_template_that_raises_on_the_prompt_is_an_error(checkpoint):
 def test_template_that_raises_on_the_turn_is_an_error(checkpoint):
     """The same template renders the prompt and raises on the turn."""
     refusal = prove(checkpoint("deepseek-v3-0324"), ASK_WITH_TOOLS, call('{"day": "Monday"}'))
-    assert (refusal.code, refusal.reason_class) == ("template-error", "error")
+    assert (refusal.code, refusal.reason_class) == ("turn-template-error", "error")
 
 
-@pytest.mark.parametrize("arguments", ["[1]", "3", '"x"', "null", "{", ""])
+@pytest.mark.parametrize("arguments", ["[1]", "3", '"x"', "null", "{", "", '{"a": "\\ud800"}', "[" * 100_000])
 def test_arguments_that_are_no_object_are_refused(checkpoint, arguments):
     """Templates take arguments as an object; nothing else can be handed to them."""
     assert prove(checkpoint("qwen3-8b"), ASK_WITH_TOOLS, call(arguments)) == Refusal("arguments-not-object", "call 0")
@@ -199,7 +199,9 @@ def test_pieces_that_do_not_join_are_refused(checkpoint):
 def test_every_code_has_a_test_or_another_room():
     """The table of codes is closed: two codes belong to recorders, the other ones are refused above."""
     source = Path(__file__).read_text("utf-8")
-    assert {code for code in CODES if f'"{code}"' not in source} == set("malformed other-vocabulary".split())
+    assert {code for code in CODES if f'"{code}"' not in source} == set(
+        "malformed other-vocabulary template-renders-no-calls".split()
+    )
 
 
 # ── what a proof holds ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -154,6 +154,26 @@ def test_refused_parse_row_keeps_its_prompt(checkpoint):
     assert "message_sha256" not in row
 
 
+def test_calls_do_not_apply_to_a_template_without_calls(checkpoint):
+    """SmolLM2's template writes no call whatever it is, so a tool-call case cannot exist for it; other cases can."""
+    call = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
+    message = json.dumps({"content": "", "tool_calls": [call]})
+    smollm = checkpoint("smollm2-135m-instruct")
+    [row] = parse.answer(smollm, [asked("parse", request=json.dumps(HI), message=message)])
+    assert (row["outcome"], row["reason_class"]) == ("not_applicable", None)
+    assert row["reason_code"] == "template-renders-no-calls"
+    [row] = parse.answer(smollm, [asked("parse", request=json.dumps(HI), message='{"content": "Hi."}')])
+    assert row["outcome"] == "result"
+    assert [checkpoint(slug).renders_calls for slug in ("kimi-k2-instruct", "deepseek-v3-0324")] == [True, True]
+
+
+def test_template_that_fails_at_the_second_date_only_reads_the_clock(with_template):
+    """The recorded answer is that of the first date; failing at the second one shows that the date matters."""
+    template = "{% if strftime_now('%Y') != '2026' %}{{ raise_exception('late') }}{% endif %}Hi"
+    [row] = render.answer(with_template(template), [asked("render", request=json.dumps(HI))])
+    assert (row["outcome"], row["prompt_text"], row["reads_clock"]) == ("result", "Hi", True)
+
+
 def test_malformed_output_claims_nothing_and_can_be_replayed(checkpoint):
     """A malformed output has ids and pieces, and no message: what a server makes of it is policy."""
     case = asked("parse", request=json.dumps(HI), text="<tool_call>{", malformed=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import count
@@ -154,8 +155,13 @@ def _add_views(connection: duckdb.DuckDBPyConnection, root: Path, corpora: Seque
             path = corpus_folder(root, corpus) / f"{table}.parquet"
             check(path, schema)
             named = "" if "corpus" in schema.names else f", {sql_text(corpus)} as corpus"
-            parts.append(f"select *{named} from read_parquet({sql_text(str(path))})")
+            parts.append(f"select *{named} from read_parquet({sql_path(path)})")
         connection.execute(f"create view {table} as {' union all '.join(parts)}")
+
+
+def sql_path(path: Path) -> str:
+    """Return `path` as a SQL string literal that names this one file, whatever characters it has."""
+    return sql_text(glob.escape(str(path)))
 
 
 def sql_text(text: str) -> str:

@@ -11,6 +11,7 @@ A package once downloaded stays in the user's cache, so an earlier download is w
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -164,11 +165,18 @@ class PackageRoute:
             raise RouteFailed(f"package {name!r} is not in fixtures/packages.toml")
         package = self.packages[name]
         folder = cache_folder() / "packages" / package.sha256
-        for path in sorted(folder.glob("*")) if folder.is_dir() else ():
-            if sha256_of(path.read_bytes()) == package.sha256:
-                return path
-            path.unlink()  # a download cut short by a crash; never served
-        return self._store(package, folder)
+        try:
+            for path in sorted(folder.glob("*")) if folder.is_dir() else ():
+                if path.is_file() and sha256_of(path.read_bytes()) == package.sha256:
+                    return path
+                path.unlink()  # a download cut short by a crash; never served
+            return self._store(package, folder)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise RouteFailed(
+                f"the download cache {cache_folder()} cannot be used: {error}; set BELLWETHER_CACHE"
+            ) from error
 
     def _store(self, package: Package, folder: Path) -> Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -227,8 +235,16 @@ def _npm(package: Package, work: Path) -> list[str]:
     return [npm, "pack", "--loglevel=error", "--ignore-scripts", "--pack-destination", str(work), target]
 
 
+def package_route(packages: Mapping[str, Package], say: Callable[[str], None]) -> PackageRoute:
+    """Return the way to pinned packages; `BELLWETHER_MIRROR` is asked for an archive before a registry is."""
+    return PackageRoute(packages, say, _mirror())
+
+
 def default_routes(packages: Mapping[str, Package], say: Callable[[str], None]) -> list[Route]:
     """Return the routes in the order they are tried. `BELLWETHER_MIRROR` adds a mirror folder in front."""
-    mirror = Path(text) if (text := os.environ.get("BELLWETHER_MIRROR")) else None
-    routes: list[Route] = [HubRoute(), PackageRoute(packages, say, mirror)]
-    return [MirrorRoute(mirror), *routes] if mirror else routes
+    routes: list[Route] = [HubRoute(), package_route(packages, say)]
+    return [MirrorRoute(mirror), *routes] if (mirror := _mirror()) else routes
+
+
+def _mirror() -> Path | None:
+    return Path(text) if (text := os.environ.get("BELLWETHER_MIRROR")) else None

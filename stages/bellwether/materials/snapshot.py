@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from bellwether.errors import InputUnavailable, PinMismatch
 from bellwether.materials.pins import sha256_of
 from bellwether.materials.routes import Route, RouteFailed
 from bellwether.params import InputFile, Manifest
+from bellwether.whole import whole_folder
 
 
 def obtain(manifest: Manifest, file: InputFile, routes: Iterable[Route], say: Callable[[str], None]) -> bytes:
@@ -50,19 +50,12 @@ def lay_out(manifest: Manifest, routes: Sequence[Route], folder: Path, say: Call
     Raises:
         PinMismatch, InputUnavailable: see `obtain`.
     """
-    work = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(work, ignore_errors=True)  # of a run that was killed
-    work.mkdir(parents=True)
     sizes = {}
-    try:
+    with whole_folder(folder) as work:
         for file in manifest.files.values():
             data = obtain(manifest, file, routes, say)
             path = work / file.path
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
             sizes[file.path] = len(data)
-        shutil.rmtree(folder, ignore_errors=True)
-        work.rename(folder)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     return sizes

@@ -12,16 +12,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from jinja2 import TemplateSyntaxError
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
-from transformers.utils.chat_template_utils import render_jinja_template
+from transformers.utils.chat_template_utils import _compile_jinja_template, render_jinja_template
 
 from bellwether.case import sha256_text
-from bellwether.errors import OracleError, TemplateTimeout
+from bellwether.errors import OracleError, ParamsError, TemplateTimeout
 from bellwether.materials.pins import verify
 from bellwether.oracles.clock import READER, fixed_clock
 from bellwether.oracles.encoders import Encoder, load_encoders
 from bellwether.params import Manifest, Params, require_versions
 
+LIBRARIES = ("transformers", "tokenizers", "jinja2", "pyarrow")
+"""What computes a reference or writes its bytes; each has its exact version in params.yaml."""
 REASON_CHARACTERS = 500
 """Longest reason stored. Some messages of transformers repeat the whole prompt."""
 
@@ -102,6 +105,36 @@ class Checkpoint:
         """Return whether the template used with `tools` can read the clock at all."""
         return READER in self.tokenizer.get_chat_template(None, tools)
 
+    def differs_at_other_clock(self, text: str, messages: list, tools: list | None, **arguments: Any) -> bool:
+        """Return whether a render gives another text than `text`, or none, at the second date of params.yaml."""
+        if READER not in self.tokenizer.get_chat_template(None, tools):
+            return False
+        try:
+            return self.render(messages, tools, **arguments, moment=self.params.other_clock) != text
+        except TemplateError:
+            return True
+
+    @cached_property
+    def renders_calls(self) -> bool:
+        """Whether the template writes tool calls at all; where it does not, no tool-call case can exist for it.
+
+        One user message, one tool, one call: as it is, with the call renamed, with one more argument. No change in both
+        means no. A template that refuses one of them has read it.
+        """
+
+        def render(name: str, arguments: dict) -> str:
+            call = {"type": "function", "function": {"name": name, "arguments": arguments}}
+            turn = {"role": "assistant", "content": "", "tool_calls": [call]}
+            tool = {"type": "function", "function": {"name": "probe", "parameters": {"type": "object"}}}
+            messages = [{"role": "user", "content": "Probe."}, turn]
+            return self.render(messages, [tool], {}, add_generation_prompt=False)
+
+        try:
+            plain = render("probe", {"a": "b"})
+            return render("other_probe", {"a": "b"}) != plain or render("probe", {"a": "b", "c": "d"}) != plain
+        except TemplateError:
+            return True
+
     @cached_property
     def provenance(self) -> dict[str, Any]:
         """What a recording with this checkpoint depended on, in JSON values; equal on every machine."""
@@ -131,6 +164,8 @@ def load(manifest: Manifest, params: Params, folder: Path) -> Checkpoint:
         PinMismatch, InputUnavailable: the folder is not what the manifest pins.
         OracleError: the folder cannot be loaded, has no chat template, or its stop set is empty.
     """
+    if unpinned := [name for name in LIBRARIES if name not in params.versions]:
+        raise ParamsError(f"oracle.versions pins no {unpinned[0]}", next_step="Add its version to params.yaml.")
     require_versions(params.versions)
     verify(manifest, folder)
     try:
@@ -151,6 +186,7 @@ def load(manifest: Manifest, params: Params, folder: Path) -> Checkpoint:
             f"{manifest.slug} has no chat template", next_step="Take it out of params.yaml, or pin its template."
         ) from None
     _check_clock(params)
+    _check_templates(manifest, tokenizer)
     return Checkpoint(
         manifest=manifest,
         params=params,
@@ -204,6 +240,19 @@ def _check_clock(params: Params) -> None:
             f"templates see {seen}, not the fixed clock {params.clock.isoformat()}",
             next_step="Adapt oracles/clock.py to the installed transformers.",
         )
+
+
+def _check_templates(manifest: Manifest, tokenizer: PreTrainedTokenizerBase) -> None:
+    """A template that does not compile says nothing about any case."""
+    templates = tokenizer.chat_template
+    for name, text in templates.items() if isinstance(templates, dict) else [("default", templates)]:
+        try:
+            _compile_jinja_template(text)
+        except TemplateSyntaxError as error:
+            raise OracleError(
+                f"the {name} chat template of {manifest.slug} does not compile: {_reason(error)}",
+                next_step="Check the pinned template.",
+            ) from None
 
 
 def _reason(error: Exception) -> str:

@@ -69,16 +69,27 @@ def encoding_state(tokenizer: Tokenizer) -> tuple[Any, str]:
     """Return what of a tokenizer's state can change ids or decoded text: its components, and the model's JSON text.
 
     Left out: `trim_offsets`, which moves offsets only; the post-processor, which adds special tokens nobody asks for;
-    and the arguments of a ByteLevel decoder, which it ignores. The model is not parsed: a vocabulary and its merges
-    take hundreds of megabytes as Python objects. No JSON string can hold the quotes of the key it is cut at.
+    and the arguments of a ByteLevel decoder, which it ignores.
     """
-    components, _, model = tokenizer.to_str().partition(',"model":')
-    state = json.loads(components + "}")
+    state, model = _split(tokenizer)
     state.pop("post_processor")
     if (state["decoder"] or {}).get("type") == "ByteLevel":
         state["decoder"] = "ByteLevel"
     state["pre_tokenizer"] = _without_offsets(state["pre_tokenizer"])
     return state, model
+
+
+MODEL_KEY = ',"model":'
+
+
+def _split(tokenizer: Tokenizer) -> tuple[dict[str, Any], str]:
+    """Return a tokenizer's components as JSON values, and its model as unparsed JSON text.
+
+    A vocabulary and its merges take hundreds of megabytes as Python objects. No JSON string can hold the quotes of the
+    key the text is cut at, and the model comes last.
+    """
+    components, _, model = tokenizer.to_str().partition(MODEL_KEY)
+    return json.loads(components + "}"), model
 
 
 def _without_offsets(node: Any) -> Any:
@@ -93,7 +104,7 @@ def without_unicode_forms(encoder: Encoder) -> Encoder | None:
 
     Prompts are normalised before the model sees them; what a model writes is not.
     """
-    state = json.loads(encoder.tokenizer.to_str())
+    state, model = _split(encoder.tokenizer)
     normalizer = state["normalizer"]
     if normalizer is None:
         return None
@@ -102,4 +113,4 @@ def without_unicode_forms(encoder: Encoder) -> Encoder | None:
     if len(kept) == len(parts):
         return None
     state["normalizer"] = {"type": "Sequence", "normalizers": kept} if kept else None
-    return Encoder(encoder.name, Tokenizer.from_str(json.dumps(state)))
+    return Encoder(encoder.name, Tokenizer.from_str(json.dumps(state)[:-1] + MODEL_KEY + model))

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from bellwether.oracles import rows
-from bellwether.oracles.checkpoint import Checkpoint, TemplateError
+from bellwether.oracles.checkpoint import Checkpoint
 from bellwether.oracles.encoders import Encoder
 from bellwether.oracles.limits import time_limit
 from bellwether.oracles.refusals import Refusal
@@ -30,11 +30,15 @@ def parse(checkpoint: Checkpoint, case: dict[str, Any]) -> list[rows.Row]:
     base = {"checkpoint": checkpoint.manifest.slug, "case_id": case["case_id"], "kind": "parse"}
     base |= {"normalisation": "vllm", "content_format": "string"}
     message = json.loads(case["message"]) if case["message"] is not None else {}
+    if message.get("tool_calls") and not checkpoint.renders_calls:
+        return [{**base, **rows.refused(Refusal("template-renders-no-calls"))}]
     trip = RoundTrip(checkpoint, json.loads(case["request"]), message)
     stop_ids = frozenset(checkpoint.stop_ids.parse)
     try:
         prompt = trip.prompt
-        base["reads_clock"] = _reads_clock(checkpoint, trip)
+        base["reads_clock"] = checkpoint.differs_at_other_clock(
+            prompt, trip.history, trip.tools, kwargs=trip.kwargs, add_generation_prompt=True
+        )
     except Refused as refused:
         return [{**base, **rows.refused(refused.refusal)}]
 
@@ -44,22 +48,6 @@ def parse(checkpoint: Checkpoint, case: dict[str, Any]) -> list[rows.Row]:
         output = _malformed(encoder, case["text"]) if case["malformed"] else _proven(trip, encoder, stop_ids)
         outputs[encoder.name] = rows.prompt(prompt, ids) | output
     return [{**base, **row} for row in rows.distinct(outputs)]
-
-
-def _reads_clock(checkpoint: Checkpoint, trip: RoundTrip) -> bool:
-    if not checkpoint.reads_clock(trip.tools):
-        return False
-    try:
-        other = checkpoint.render(
-            trip.history,
-            trip.tools,
-            trip.kwargs,
-            add_generation_prompt=True,
-            moment=checkpoint.params.other_clock,
-        )
-    except TemplateError:
-        return True
-    return other != trip.prompt
 
 
 def _proven(trip: RoundTrip, encoder: Encoder, stop_ids: frozenset[int]) -> rows.Row:

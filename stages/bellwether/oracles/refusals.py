@@ -1,6 +1,6 @@
 """Why a reference gives no result: every code, its class, and the rule behind it.
 
-Class `error`: the reference code itself refuses the request. That is evidence: "this request has no prompt".
+Class `error`: the reference code itself refuses, the request or the message as a turn. That is evidence.
 Class `unproven`: the round trip cannot vouch for the case. Nothing is claimed then, for or against anyone.
 No class: the case is not for this checkpoint, so there is nothing to refuse.
 """
@@ -13,7 +13,8 @@ ERROR = "error"
 UNPROVEN = "unproven"
 
 CODES = {
-    "template-error": (ERROR, "the chat template, or transformers on its behalf, raises"),
+    "template-error": (ERROR, "the chat template, or transformers on its behalf, raises: the request has no prompt"),
+    "turn-template-error": (ERROR, "the chat template renders the prompt and raises on the message as a turn"),
     "no-generation-prompt": (UNPROVEN, "the request asks for no turn to come"),
     "arguments-not-object": (UNPROVEN, "a call's arguments are no JSON text of an object"),
     "stop-id-in-message": (UNPROVEN, "a string of the message alone encodes to a stop id"),
@@ -27,6 +28,7 @@ CODES = {
     "ids-do-not-decode": (UNPROVEN, "decoding the ids of the text gives another text"),
     "pieces-do-not-join": (UNPROVEN, "the incremental decoder's pieces do not join to the text"),
     "malformed": (UNPROVEN, "no template writes this output; what a server makes of it is policy"),
+    "template-renders-no-calls": (None, "the message has calls, and the template writes none whatever they are"),
     "other-vocabulary": (None, "the case's ids belong to another vocabulary"),
 }
 """Code → class and meaning."""

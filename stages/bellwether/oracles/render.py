@@ -46,9 +46,7 @@ def render(checkpoint: Checkpoint, case: dict[str, Any]) -> dict[str, Any]:
     try:
         with time_limit(checkpoint.params.template_seconds, f"{checkpoint.manifest.slug} {case['case_id']}"):
             text = checkpoint.render(**arguments)
-            reads_clock = False
-            if checkpoint.reads_clock(request.get("tools")):
-                reads_clock = checkpoint.render(**arguments, moment=checkpoint.params.other_clock) != text
+            reads_clock = checkpoint.differs_at_other_clock(text, **arguments)
     except TemplateError as error:
         return rows.refused(Refusal("template-error", str(error)))
     return {"outcome": "result", "prompt_text": text, "reads_clock": reads_clock}

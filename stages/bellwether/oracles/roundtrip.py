@@ -71,7 +71,7 @@ def _call_with_object(call: Any) -> Any:
 
 def _object_of(arguments: Any) -> dict[str, Any]:
     if isinstance(arguments, str):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             arguments = json.loads(arguments)
     return arguments if isinstance(arguments, dict) else {}
 
@@ -102,7 +102,7 @@ class RoundTrip:
         """The message as the template gets it. Raises Refused (`arguments-not-object`)."""
         for place, call in enumerate(self.message.get("tool_calls") or ()):
             arguments = call["function"].get("arguments")
-            if not isinstance(arguments, str) or not _is_object_text(arguments):
+            if not isinstance(arguments, str) or not is_object_text(arguments):
                 raise Refused("arguments-not-object", f"call {place}")
         return normalised({"role": "assistant", **self.message})
 
@@ -112,7 +112,7 @@ class RoundTrip:
         try:
             rendered = self._render(self.turn)
         except TemplateError as error:
-            raise Refused("template-error", str(error)) from error
+            raise Refused("turn-template-error", str(error)) from error
         for code, detail, changed in _changes(self.turn, self.tools):
             if self._unread(changed, rendered):
                 raise Refused(code, detail)
@@ -184,10 +184,12 @@ def _refuse_stop_ids(encoder: Encoder, stop_ids: frozenset[int], strings: list[s
             raise Refused("stop-id-in-message", json.dumps(text[:80], ensure_ascii=False))
 
 
-def _is_object_text(arguments: str) -> bool:
+def is_object_text(arguments: str) -> bool:
+    """Return whether `arguments` is the JSON text of an object whose strings have a UTF-8 spelling."""
     try:
-        return isinstance(json.loads(arguments), dict)
-    except ValueError:
+        value = json.loads(arguments)
+        return isinstance(value, dict) and all(text.isascii() or text.encode() is not None for text in _strings(value))
+    except (ValueError, RecursionError):  # UnicodeEncodeError is a ValueError; nesting may be endless
         return False
 
 
@@ -323,7 +325,7 @@ def other_types(value: Any, declared: frozenset[str] | None) -> Iterator[Any]:
         return
     if declared is not None and declared & types_of(value):
         if isinstance(value, str) and len(declared) > 1:
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError, RecursionError):
                 reading = json.loads(value)
                 if not isinstance(reading, str) and declared & types_of(reading):
                     yield reading
@@ -332,7 +334,7 @@ def other_types(value: Any, declared: frozenset[str] | None) -> Iterator[Any]:
         texts = (json.dumps(value), json.dumps(value, ensure_ascii=False), str(value))
         yield from dict.fromkeys(texts)
         return
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
         reading = json.loads(value)
         if not isinstance(reading, str):
             yield reading

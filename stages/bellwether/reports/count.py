@@ -7,6 +7,7 @@ from pathlib import Path
 from bellwether.errors import Finding
 from bellwether.reports.database import Database, connect
 from bellwether.reports.render import between_markers, markdown
+from bellwether.whole import write_whole
 
 
 def so_far(root: Path) -> tuple[str, tuple[str, ...]]:
@@ -22,7 +23,7 @@ def write_readme(root: Path) -> None:
         TableError: a table of the scope is missing or torn.
         ParamsError: README.md has no markers.
     """
-    (root / "README.md").write_text(_counted(root), "utf-8", newline="\n")
+    write_whole(root / "README.md", _counted(root))
 
 
 def check(root: Path) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from bellwether.corpora.store import sql_text
+from bellwether.corpora.store import sql_path
 from bellwether.errors import TableError
 from bellwether.layout import RECORDED, corpus_folder, materials_table, reference_table
 from bellwether.params import Params, read_params
@@ -81,7 +81,7 @@ def _view(
     for path in present:
         check(path, schema)
     if present:
-        files = ", ".join(sql_text(str(path)) for path in present)
+        files = ", ".join(sql_path(path) for path in present)
         connection.execute(f"create view {name} as select * from read_parquet([{files}])")
     else:
         connection.register(f"empty_{name}", schema.empty_table())

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
 from bellwether.errors import ParamsError
 from bellwether.reports.database import connect
 from bellwether.reports.render import write, write_parquet
+from bellwether.whole import whole_file
 
 
 def run(root: Path, query: str, form: str, output: Path | None) -> tuple[str, ...]:
@@ -28,13 +31,13 @@ def run(root: Path, query: str, form: str, output: Path | None) -> tuple[str, ..
     database = connect(root)
     ask = database.connection.sql if form == "parquet" else database.connection.execute
     try:
-        result = ask(_text(query))
+        result = _ask(database.connection, ask, _text(query))
         if result is None:
             raise ParamsError("the query is empty", next_step="Write a SELECT.")
         if output is None:
             write(result, form, sys.stdout)
         else:
-            with _whole(output) as path:
+            with _target(output) as path:
                 if form == "parquet":
                     write_parquet(result, path)
                 else:
@@ -49,19 +52,25 @@ def run(root: Path, query: str, form: str, output: Path | None) -> tuple[str, ..
     return database.missing
 
 
+def _ask(connection: duckdb.DuckDBPyConnection, ask: Callable[[str], Any], query: str) -> Any:
+    """Run `query` in a thread of its own: a long one would keep this thread from seeing Ctrl-C."""
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(ask, query)
+        try:
+            return running.result()
+        except KeyboardInterrupt:
+            connection.interrupt()
+            raise
+
+
 @contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """Give a path to write, which takes the place of `path` when the body ends well. Devices are written as such."""
+def _target(path: Path) -> Iterator[Path]:
+    """Give the path to write. Devices are written as such, and a link stays one."""
     if path.exists() and not path.is_file():
         yield path
-        return
-    path = path.resolve()  # a link stays one
-    partial = path.with_name(path.name + ".partial")
-    try:
-        yield partial
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    else:
+        with whole_file(path.resolve()) as partial:
+            yield partial
 
 
 def _text(query: str) -> str:
