@@ -280,7 +280,9 @@ def test_an_interrupted_run_leaves_nothing_half_built(project: Project, tmp_path
         )
         silent.settimeout(120)
         with silent.accept()[0]:  # the second file's turn has come
-            assert (project.folder / "inputs.partial" / "additional_chat_templates" / "tool_use.jinja").is_file()
+            assert (
+                project.folder / f"inputs.{running.pid}.partial" / "additional_chat_templates/tool_use.jinja"
+            ).is_file()
             running.send_signal(signal.SIGINT)
             out, err = running.communicate()
     assert (running.returncode, out) == (2, "")

@@ -21,6 +21,7 @@ from bellwether.errors import OracleError, ParamsError, TemplateTimeout
 from bellwether.materials.pins import verify
 from bellwether.oracles.clock import READER, fixed_clock
 from bellwether.oracles.encoders import Encoder, load_encoders
+from bellwether.oracles.limits import time_limit
 from bellwether.params import Manifest, Params, require_versions
 
 LIBRARIES = ("transformers", "tokenizers", "jinja2", "pyarrow")
@@ -186,7 +187,8 @@ def load(manifest: Manifest, params: Params, folder: Path) -> Checkpoint:
             f"{manifest.slug} has no chat template", next_step="Take it out of params.yaml, or pin its template."
         ) from None
     _check_clock(params)
-    _check_templates(manifest, tokenizer)
+    with time_limit(params.template_seconds, f"{manifest.slug}, while it was compiled"):  # constants are folded then
+        _check_templates(manifest, tokenizer)
     return Checkpoint(
         manifest=manifest,
         params=params,

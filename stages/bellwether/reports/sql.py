@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -68,6 +69,8 @@ def _target(path: Path) -> Iterator[Path]:
     """Give the path to write. Devices are written as such, and a link stays one."""
     if path.exists() and not path.is_file():
         yield path
+    elif not path.resolve().parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(path))
     else:
         with whole_file(path.resolve()) as partial:
             yield partial
