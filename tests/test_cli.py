@@ -32,6 +32,9 @@ model = "o/m"
 revision = "0123456789012345678901234567890123456789"
 tier = 1
 license = "MIT"
+[authority]
+render = ["hf-template"]
+parse = ["roundtrip"]
 [inputs]
 [files]
 """

@@ -47,6 +47,7 @@ FILES = {
 }
 LITERALS = {"config.json": ("narrowed", CONFIG), "tokenizer_config.json": ("literal", SETTINGS)}
 """Files the manifest itself can make; the others only a hub or a mirror has, their package is in no list."""
+AUTHORITY = ("[authority]", 'render = ["hf-template"]', 'parse = ["roundtrip"]')
 
 
 def digest(data: bytes) -> str:
@@ -54,7 +55,7 @@ def digest(data: bytes) -> str:
 
 
 def manifest_text(files: Mapping[str, bytes]) -> str:
-    lines = [f'model = "{MODEL}"', f'revision = "{REVISION}"', "tier = 3", 'license = "MIT"', "[inputs]"]
+    lines = [f'model = "{MODEL}"', f'revision = "{REVISION}"', "tier = 3", 'license = "MIT"', *AUTHORITY, "[inputs]"]
     lines += [f'"{name}" = "{digest(data)}"' for name, data in files.items()]
     lines += ["[unreached]", f'"merges.txt" = "{UNREACHED}"']
     for name, data in files.items():
@@ -321,7 +322,7 @@ def test_a_malformed_manifest_stops_before_anything_is_fetched(project: Project,
     assert done.returncode == 2
     first, step = done.stderr.splitlines()
     assert first == f"error: {manifest}: unknown key 'licence'"
-    assert step == "next:  Known keys: model, revision, tier, license, inputs, files, unreached."
+    assert step == "next:  Known keys: model, revision, tier, license, authority, inputs, group, files, unreached."
     assert hub.requests == []
     assert project.produced() == []
 

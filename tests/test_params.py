@@ -49,6 +49,9 @@ model = "owner/Name-1B"
 revision = "{REVISION}"
 tier = 3
 license = "MIT"
+[authority]
+render = ["hf-template"]
+parse = ["roundtrip"]
 """
 INPUTS = f"""
 [inputs]
@@ -218,6 +221,7 @@ def test_every_key_of_a_manifest_becomes_a_field(manifest_of):
                 note="Ours.",
             ),
         },
+        authority={"render": ("hf-template",), "parse": ("roundtrip",)},
         unreached={"merges.txt": SHA_C},
     )
 
@@ -225,6 +229,18 @@ def test_every_key_of_a_manifest_becomes_a_field(manifest_of):
 def test_unreached_may_be_absent(manifest_of):
     """A checkpoint all of whose files were obtained has no such table."""
     assert manifest_of(HEAD + INPUTS + FILES).unreached == {}
+
+
+def test_a_file_without_a_plan_is_one_only_the_hub_has(manifest_of):
+    """Its sha256 is the published one, so what the Hub or a mirror gives is the vendor's file."""
+    text = GOOD.replace(f'"config.json" = "{SHA_A}"', f'"config.json" = "{SHA_A}"\n"v.json" = "{SHA_C}"')
+    assert manifest_of(text).files["v.json"] == InputFile("v.json", SHA_C, "identical", transform=None)
+
+
+def test_a_member_names_the_group_that_is_recorded_for_it(manifest_of):
+    """`group` is the primary's slug."""
+    assert manifest_of(GOOD).group is None
+    assert manifest_of(GOOD.replace("tier = 3", 'tier = 3\ngroup = "big"')).group == "big"
 
 
 @pytest.mark.parametrize(
@@ -257,11 +273,11 @@ def test_unreached_may_be_absent(manifest_of):
         ('note = "Ours."', "options = 1", "'options' is 1"),
         ('[files."sub/tokenizer.json"]', '[files."other.json"]', "[files]: unknown key 'other.json'"),
         (f'"sub/tokenizer.json" = "{SHA_B}"\n', "", "[files]: unknown key 'sub/tokenizer.json'"),
-        (
-            f'"config.json" = "{SHA_A}"',
-            f'"config.json" = "{SHA_A}"\n"v.json" = "{SHA_A}"',
-            "[files]: key 'v.json' is missing",
-        ),
+        ('render = ["hf-template"]', 'render = ["template"]', "[authority] names 'template'"),
+        ('render = ["hf-template"]', 'render = ["vendor-code:../x"]', "[authority] names 'vendor-code:../x'"),
+        ('parse = ["roundtrip"]', "parse = [1]", "[authority] names 1"),
+        ('parse = ["roundtrip"]\n', "", "[authority]: key 'parse' is missing"),
+        ("tier = 3", "tier = 3\ngroup = 1", "'group' is 1"),
         ("tier = 3", "tier = ", "is not TOML"),
         ("tier = 3", "tier = 3\ntier = 3", "is not TOML"),
     ],

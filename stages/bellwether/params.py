@@ -26,6 +26,10 @@ SLUG = re.compile(r"[a-z0-9]+(?:[.-][a-z0-9]+)*\Z")
 SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 REVISION = re.compile(r"[0-9a-f]{40}\Z")
 
+REGISTRIES = ("pypi", "pypi-sdist", "npm")
+AUTHORITIES = re.compile(r"(hf-template|vendor-code:[a-z0-9.-]+|roundtrip|response-template)\Z")
+"""What may stand in a manifest's [authority]."""
+
 PROOFS = ("identical", "derived", "unproved")
 """identical: the sha256 equals a published pin of this very file. derived: built from material that is itself proven,
 the container's bytes are not. unproved: real or written by hand, with no pin to compare with."""
@@ -59,14 +63,14 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """How the bytes of one oracle input come about."""
+    """How the bytes of one oracle input come about. Without a transform only the Hub, or a mirror, has them."""
 
     path: str
     """Path inside the snapshot folder."""
     sha256: str
     """sha256 of the file's bytes; of config.json and generation_config.json, of the narrowed value's canonical JSON."""
     proof: str
-    transform: str
+    transform: str | None = None
     sources: tuple[Source, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
@@ -86,9 +90,13 @@ class Manifest:
     inputs: Mapping[str, str]
     """Oracle input → sha256: everything the oracle reads, and nothing else."""
     files: Mapping[str, InputFile]
+    authority: Mapping[str, tuple[str, ...]]
+    """`render` and `parse` → the sources recorded for them, the one that decides first."""
     unreached: Mapping[str, str]
     """File → sha256 the checkpoint's own copy has, where `inputs` holds none or another: known to exist, not
     obtained."""
+    group: str | None = None
+    """Slug of the primary whose recording serves this checkpoint too; None for a primary and for a group of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +105,7 @@ class Package:
 
     name: str
     registry: str
-    """`pypi` or `npm`."""
+    """`pypi` for a wheel, `pypi-sdist` for a source archive, or `npm`."""
     version: str
     sha256: str
     bytes: int
@@ -145,8 +153,8 @@ def read_manifest(root: Path, slug: str) -> Manifest:
 
     Raises:
         ParamsError: the file is missing, is not TOML, has an unknown or missing key, a revision that is not 40 hex
-            digits, a sha256 that is not 64, a path that leaves the snapshot folder, or `[inputs]` and `[files]` that
-            disagree.
+            digits, a sha256 that is not 64, a path that leaves the snapshot folder, an unknown source in `[authority]`,
+            or a file in `[files]` that `[inputs]` does not pin.
     """
     path = root / "fixtures" / slug / "manifest.toml"
     if not SLUG.match(slug):
@@ -155,8 +163,15 @@ def read_manifest(root: Path, slug: str) -> Manifest:
     top = _table(
         _toml(path),
         where,
-        required={"model": str, "revision": str, "tier": int, "license": str, "inputs": dict, "files": dict},
-        optional={"unreached": dict},
+        required={
+            "model": str,
+            "revision": str,
+            "tier": int,
+            "license": str,
+            "authority": dict,
+            "inputs": dict,
+        },
+        optional={"group": str, "files": dict, "unreached": dict},
     )
     if not REVISION.match(top["revision"]):
         raise ParamsError(
@@ -164,7 +179,14 @@ def read_manifest(root: Path, slug: str) -> Manifest:
             next_step="Pin a commit; a branch or tag moves.",
         )
     inputs = _pins(top["inputs"], f"{where}: [inputs]")
-    plans = _table(top["files"], f"{where}: [files]", required=dict.fromkeys(inputs, dict))
+    plans = _table(top.get("files", {}), f"{where}: [files]", required={}, optional=dict.fromkeys(inputs, dict))
+    authority = _table(top["authority"], f"{where}: [authority]", required={"render": list, "parse": list})
+    for source in (source for sources in authority.values() for source in sources):
+        if not isinstance(source, str) or not AUTHORITIES.match(source):
+            raise ParamsError(
+                f"{where}: [authority] names {source!r}",
+                next_step="Sources are hf-template, vendor-code:<encoder>, roundtrip and response-template.",
+            )
     return Manifest(
         slug=slug,
         model=top["model"],
@@ -172,8 +194,15 @@ def read_manifest(root: Path, slug: str) -> Manifest:
         tier=top["tier"],
         license=top["license"],
         inputs=inputs,
-        files={name: _input_file(name, inputs[name], plans[name], where) for name in inputs},
+        files={
+            name: _input_file(name, inputs[name], plans[name], where)
+            if name in plans
+            else InputFile(name, inputs[name], "identical")
+            for name in inputs
+        },
+        authority={kind: tuple(sources) for kind, sources in authority.items()},
         unreached=_pins(top.get("unreached", {}), f"{where}: [unreached]"),
+        group=top.get("group"),
     )
 
 
@@ -189,8 +218,10 @@ def read_packages(root: Path) -> dict[str, Package]:
             required={"registry": str, "version": str, "sha256": str, "bytes": int, "license": str},
             optional={"platform": str},
         )
-        if row["registry"] not in ("pypi", "npm"):
-            raise ParamsError(f"{where}: registry is {row['registry']!r}", next_step="It is 'pypi' or 'npm'.")
+        if row["registry"] not in REGISTRIES:
+            raise ParamsError(
+                f"{where}: registry is {row['registry']!r}", next_step=f"It is one of {', '.join(REGISTRIES)}."
+            )
         packages[name] = Package(name=name, **{**row, "sha256": _pin(row["sha256"], where)})
     return packages
 

@@ -23,6 +23,7 @@ MANIFEST = Manifest(
     license="MIT",
     inputs=INPUTS,
     files={name: InputFile(name, sha256, "identical", "copy") for name, sha256 in INPUTS.items()},
+    authority={"render": ("hf-template",), "parse": ("roundtrip",)},
     unreached={},
 )
 

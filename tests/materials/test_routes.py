@@ -52,6 +52,7 @@ def manifest_of(*files: InputFile, model: str = "owner/tiny", **unreached: str) 
         license="MIT",
         inputs={file.path: file.sha256 for file in files},
         files={file.path: file for file in files},
+        authority={"render": ("hf-template",), "parse": ("roundtrip",)},
         unreached=unreached,
     )
 
@@ -89,7 +90,7 @@ from bellwether.materials.routes import HubRoute, RouteFailed
 from bellwether.params import InputFile, Manifest
 
 model, revision, unreached, files = json.loads(sys.argv[1])
-manifest = Manifest("tiny", model, revision, 1, "MIT", {}, {}, unreached)
+manifest = Manifest("tiny", model, revision, 1, "MIT", {}, {}, {}, unreached)
 route = HubRoute()
 answers = []
 for path, sha256 in files:

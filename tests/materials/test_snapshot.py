@@ -31,6 +31,7 @@ def manifest_of(*files: InputFile) -> Manifest:
         license="MIT",
         inputs={file.path: file.sha256 for file in files},
         files={file.path: file for file in files},
+        authority={"render": ("hf-template",), "parse": ("roundtrip",)},
         unreached={},
     )
 

