@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bellwether.params import Params, read_params
-from support import ROOT, load_checkpoint, miniature, package, snapshot
+from support import ROOT, corpus_file, load_checkpoint, miniature, snapshot
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +27,7 @@ def params() -> Params:
 @pytest.fixture(scope="session")
 def bfcl_wheel() -> Path:
     """The pinned bfcl-eval wheel, a real download."""
-    return package("bfcl-eval")
+    return corpus_file("bfcl", "bfcl_eval-2026.3.23-py3-none-any.whl")
 
 
 @pytest.fixture

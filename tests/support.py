@@ -11,6 +11,8 @@ from pathlib import Path
 from filelock import FileLock
 
 from bellwether import import_corpus
+from bellwether.corpora.sources import fetcher, read_source
+from bellwether.layout import pins_folder
 from bellwether.materials.archives import read_member
 from bellwether.materials.pins import verify
 from bellwether.materials.routes import PackageRoute, cache_folder, default_routes
@@ -24,6 +26,12 @@ def package(name: str) -> Path:
     """Return the verified archive of a pinned package."""
     with _lock():
         return PackageRoute(read_packages(ROOT), print).archive(name)
+
+
+def corpus_file(corpus: str, path: str) -> Path:
+    """Return the verified copy of a file a corpus pins."""
+    with _lock():
+        return fetcher(print)(read_source(pins_folder(ROOT, corpus)), path)
 
 
 def chat_template(name: str) -> str:

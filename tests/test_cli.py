@@ -103,10 +103,11 @@ def test_every_option_is_explained(name: str):
             assert parameter.help, parameter.name
 
 
-def test_import_help_names_the_corpora():
-    """What can be imported is said where one looks for it."""
-    run = bellwether("import", "--help")
-    assert f"({', '.join(import_corpus.CORPORA)})" in run.stdout
+def test_import_of_an_unknown_corpus_names_the_known_ones(project: Path):
+    """What can be imported is said to whoever asks for something else."""
+    run = bellwether("import", "nosuch", "--root", str(project))
+    assert run.exit_code == 2
+    assert f"Known corpora: {', '.join(import_corpus.corpora(project))}." in run.stderr
 
 
 def test_sql_help_names_every_view(project: Path):

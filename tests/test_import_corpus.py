@@ -19,7 +19,9 @@ from click.testing import CliRunner, Result
 from bellwether import import_corpus
 from bellwether.case import Case, Origin
 from bellwether.cli import cli
-from bellwether.errors import CorpusError, Finding, InputUnavailable, ParamsError
+from bellwether.corpora import handmade
+from bellwether.corpora.sources import Fetch
+from bellwether.errors import CorpusError, Finding, ParamsError
 
 TABLES = ["cases.parquet", "left_out.parquet", "origins.parquet", "repeats.parquet", "requests.parquet"]
 RENDER = {"set": "common", "name": "hi", "request": {"messages": []}, "notes": "A request without a message."}
@@ -42,7 +44,6 @@ def make_project(root: Path) -> Path:
     folder = root / "corpus" / "handmade"
     folder.mkdir(parents=True)
     (root / "fixtures").mkdir()
-    (root / "fixtures" / "packages.toml").write_text("", "utf-8")
     for kind, value in (("render", RENDER), ("parse", PARSE), ("tokenize", TOKENIZE), ("detokenize", DETOKENIZE)):
         (folder / f"{kind}.jsonl").write_text(line(value), "utf-8")
     return root
@@ -106,7 +107,7 @@ def test_check_of_untouched_tables_is_clean(project: Path):
     before = stored(project)
     run = bellwether(project, "import", "--check", "handmade")
     assert (run.exit_code, run.stderr) == (0, "")
-    assert run.stdout == "handmade: the stored tables are what the source gives\n"
+    assert run.stdout == "handmade: the stored files are what the source gives\n"
     assert stored(project) == before
 
 
@@ -117,10 +118,10 @@ def test_check_names_the_tables_a_changed_line_changes(project: Path):
     change(project, "render", RENDER | {"notes": "Another note."})
     run = bellwether(project, "import", "--check", "handmade")
     assert run.exit_code == 1
-    assert "a new import gives other tables (cases)" in run.stderr
+    assert "a new import gives other files (cases.parquet)" in run.stderr
     assert "dvc repro import@handmade" in run.stderr
     change(project, "render", RENDER | {"request": {"messages": [], "tools": []}})
-    assert "(cases, requests)" in bellwether(project, "import", "--check", "handmade").stderr
+    assert "(cases.parquet, requests.parquet)" in bellwether(project, "import", "--check", "handmade").stderr
     assert stored(project) == before
 
 
@@ -128,7 +129,7 @@ def test_check_without_a_table_finds_it_missing(project: Path):
     """A missing table is a difference, and is named."""
     bellwether(project, "import", "handmade")
     (project / "corpus" / "imported" / "handmade" / "repeats.parquet").unlink()
-    with pytest.raises(Finding, match=r"\(repeats\)"):
+    with pytest.raises(Finding, match=r"\(repeats\.parquet\)"):
         import_corpus.check(project, "handmade")
 
 
@@ -142,7 +143,7 @@ def test_unknown_corpus_is_no_verdict(project: Path, corpus: str, arguments: tup
     (project / "corpus" / "imported.old").mkdir()
     run = bellwether(project, "import", *arguments, corpus)
     assert run.exit_code == 2
-    assert run.stderr == f"error: there is no importer {corpus!r}\nnext:  Known corpora: handmade, bfcl.\n"
+    assert run.stderr == f"error: there is no corpus {corpus!r}\nnext:  Known corpora: handmade.\n"
     assert sorted(path.name for path in (project / "corpus").iterdir()) == ["handmade", "imported.old"]
 
 
@@ -190,12 +191,12 @@ TOY = Origin("toy", "handmade", "toy.jsonl", "", "MIT")
 
 
 def importer_that_raises(error: BaseException) -> Callable:
-    def cases(root: Path, archive: import_corpus.Archive) -> Iterator[Case]:
+    def corpus(folder: Path, fetch: Fetch) -> Iterator[Case]:
         for number in range(9000):  # more than a row group, so that bytes have been written
             yield Case("tokenize", "toy", f"c{number}", TOY, "1", text=str(number))
         raise error
 
-    return cases
+    return corpus
 
 
 @pytest.mark.parametrize(
@@ -212,7 +213,7 @@ def test_import_that_breaks_off_leaves_what_was_imported(
     """Whatever ends an import, the corpus is the earlier one, whole."""
     bellwether(project, "import", "handmade")
     before = stored(project)
-    monkeypatch.setattr(import_corpus, "CORPORA", {"handmade": importer_that_raises(error)})
+    monkeypatch.setattr(handmade, "corpus", importer_that_raises(error))
     run = bellwether(project, "import", "handmade")
     assert run.exit_code == 2
     assert said in run.stderr
@@ -258,20 +259,20 @@ def test_what_a_killed_import_put_aside_is_not_lost(project: Path):
     assert stored(project) == before
 
 
-def test_package_that_no_route_gives_is_named(project: Path, own_cache: Path):
-    """A corpus whose package is not even pinned is no verdict."""
-    with pytest.raises(InputUnavailable, match=r"corpus bfcl: .*bfcl-eval") as caught:
+def test_corpus_without_pins_is_named(project: Path):
+    """A folder with an importer but without source.toml is no verdict, and names the file."""
+    (project / "corpus" / "bfcl").mkdir()
+    with pytest.raises(ParamsError, match=r"corpus/bfcl/source\.toml does not exist") as caught:
         import_corpus.main(project, "bfcl")
     assert caught.value.next_step
     assert not (project / "corpus" / "imported" / "bfcl").exists()
 
 
-def test_packages_file_is_read_strictly(project: Path):
-    """A key nobody knows is an error with its file, before anything is imported."""
-    text = '[toy]\nregistry = "pypi"\nversion = "1"\nsha = "0"\n'
-    (project / "fixtures" / "packages.toml").write_text(text, "utf-8")
-    with pytest.raises(ParamsError, match=r"packages\.toml: \[toy\]: unknown key 'sha'"):
-        import_corpus.main(project, "handmade")
+def test_helper_of_importers_is_no_corpus(project: Path):
+    """A corpus is a folder *and* a module of that name: neither alone, nor a folder of results, is one."""
+    for name in ("imported", "nosuch", "store.old"):
+        (project / "corpus" / name).mkdir()
+    assert import_corpus.corpora(project) == ["handmade"]
 
 
 # ── a full disk ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -341,18 +342,23 @@ def test_full_disk_leaves_what_was_imported(small_disk: Path, tmp_path: Path):
     assert [path.name for path in (root / "corpus" / "imported").iterdir()] == ["handmade"]
 
 
-def test_mirror_serves_the_archive_of_a_corpus(root, tmp_path, own_cache, monkeypatch):
-    """With a mirror folder that holds the wheel by its sha256, no registry is asked."""
-    from support import package
-
-    monkeypatch.delenv("BELLWETHER_CACHE")
-    wheel = package("bfcl-eval")
-    monkeypatch.setenv("BELLWETHER_CACHE", str(own_cache))
+def test_mirror_serves_the_archive_of_a_corpus(root, bfcl_wheel, tmp_path, own_cache, monkeypatch):
+    """With a mirror folder that holds the wheel by its sha256, no registry is asked; the licence stands beside."""
     monkeypatch.setenv("BELLWETHER_MIRROR", str(tmp_path / "mirror"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     (tmp_path / "mirror").mkdir()
     sha256 = "3bb6dfa5f0c68ad403c9ec50b00db2bb3b4cc9b38ab1ff33f48fe30d853d3a0a"
-    shutil.copy(wheel, tmp_path / "mirror" / sha256)
-    (tmp_path / "fixtures").mkdir()
-    shutil.copy(root / "fixtures" / "packages.toml", tmp_path / "fixtures")
+    shutil.copy(bfcl_wheel, tmp_path / "mirror" / sha256)
+    shutil.copytree(root / "corpus" / "bfcl", tmp_path / "corpus" / "bfcl")
     assert import_corpus.main(tmp_path, "bfcl")["cases"] == 6854
+    assert "Apache License" in (tmp_path / "corpus" / "imported" / "bfcl" / "LICENSE.bfcl").read_text("utf-8")
+
+
+def test_check_finds_a_changed_licence(root, bfcl_wheel, tmp_path):
+    """The licence's text belongs to the corpus: it is compared like a table."""
+    shutil.copytree(root / "corpus" / "bfcl", tmp_path / "corpus" / "bfcl")
+    import_corpus.main(tmp_path, "bfcl")
+    import_corpus.check(tmp_path, "bfcl")
+    (tmp_path / "corpus" / "imported" / "bfcl" / "LICENSE.bfcl").write_text("none")
+    with pytest.raises(Finding, match=r"gives other files \(LICENSE\.bfcl\)"):
+        import_corpus.check(tmp_path, "bfcl")

@@ -366,7 +366,7 @@ def test_every_source_of_the_project_is_a_listed_package():
         for file in read_manifest(ROOT, slug).files.values()
         for source in file.sources
     }
-    assert used | {"bfcl-eval"} == set(packages)  # bfcl-eval is a corpus, no checkpoint reads it
+    assert used == set(packages)
 
 
 # The pins of this project

@@ -102,15 +102,19 @@ def cli() -> None:
 
 @cli.command("import")
 @click.argument("corpus")
-@click.option("--check", is_flag=True, help="Import again and compare with the stored tables; exit 1 on a difference.")
+@click.option("--check", is_flag=True, help="Import again and compare with the stored files; exit 1 on a difference.")
 @root_option
 def import_command(corpus: str, check: bool, root: Path) -> None:
-    """Import one CORPUS (handmade, bfcl) into corpus/imported/CORPUS."""
+    """Import one CORPUS, a folder of corpus/ with pins or hand-written lines, into corpus/imported/CORPUS.
+
+    Pinned files come from a mirror folder (BELLWETHER_MIRROR, files named by sha256), the download cache
+    (BELLWETHER_CACHE), or where the corpus' source.toml says: a package registry, GitHub, the Hub.
+    """
     from bellwether import import_corpus
 
     if check:
         import_corpus.check(root, corpus)
-        click.echo(f"{corpus}: the stored tables are what the source gives")
+        click.echo(f"{corpus}: the stored files are what the source gives")
         return
     counts = import_corpus.main(root, corpus)
     click.echo(f"{corpus}: " + ", ".join(f"{rows:,} {name.replace('_', ' ')}" for name, rows in counts.items()))

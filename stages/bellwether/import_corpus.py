@@ -1,95 +1,93 @@
-"""Stage `import`: one corpus from its pinned source, or from the hand-written lines, into tables."""
+"""Stage `import`: one corpus from its pinned source, or from the hand-written lines, into tables.
+
+A corpus NAME is a folder `corpus/NAME` in Git, with its pins or its lines, and a module `corpora/NAME.py` whose
+`corpus(folder, fetch)` yields the cases. Nothing else lists the corpora there are; `corpora` in params.yaml lists those
+in scope.
+"""
 
 from __future__ import annotations
 
 import filecmp
+import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
-from bellwether.case import Case, LeftOut, Repeat
-from bellwether.corpora import bfcl, handmade
-from bellwether.corpora.repeats import drop_repeats
+from bellwether.corpora.sources import Fetch, Items, fetcher, licence_text, read_source
 from bellwether.corpora.store import write_corpus
-from bellwether.errors import CorpusError, Finding, InputUnavailable, ParamsError
-from bellwether.layout import corpus_folder, handmade_folder
-from bellwether.materials.routes import RouteFailed, package_route
-from bellwether.params import read_packages
+from bellwether.errors import CorpusError, Finding, ParamsError
+from bellwether.layout import corpus_folder, pins_folder
 from bellwether.progress import say
-from bellwether.tables import PER_CORPUS
 from bellwether.whole import whole_folder
 
-Items = Iterator[Case | Repeat | LeftOut]
-Archive = Callable[[str], Path]
-"""Name of a package in fixtures/packages.toml → path of its verified archive."""
-Importer = Callable[[Path, Archive], Items]
-"""Project's root and the way to an archive → the cases, and what became of the other rows."""
+Importer = Callable[[Path, Fetch], Items]
+"""Folder of the corpus in Git and the way to pinned files → the cases, and what became of the other rows."""
 
-
-def _handmade(root: Path, archive: Archive) -> Items:
-    return handmade.cases(handmade_folder(root))
-
-
-def _bfcl(root: Path, archive: Archive) -> Items:
-    return drop_repeats(bfcl.cases(archive("bfcl-eval")))
-
-
-CORPORA: Mapping[str, Importer] = {"handmade": _handmade, "bfcl": _bfcl}
-"""Corpus name → importer."""
+MODULE = re.compile(r"[a-z0-9_]+")
 
 
 def main(root: Path, corpus: str) -> dict[str, int]:
     """Import `corpus` and return table name → rows. Its folder is replaced as a whole, or stays as it was.
 
+    Beside the tables stands the text of the data's licence, `LICENSE.<corpus>`.
+
     Raises:
-        ParamsError: there is no importer of that name.
+        ParamsError: there is no corpus of that name, or its pins are malformed.
         InputUnavailable, PinMismatch: its source cannot be had, or is not what is pinned.
         CorpusError: a row breaks a rule of the format.
     """
-    importer = _importer(corpus)
+    importer = importer_of(root, corpus)
     with whole_folder(corpus_folder(root, corpus)) as folder:
         return _write(root, corpus, importer, folder)
 
 
 def check(root: Path, corpus: str) -> None:
-    """Import `corpus` again and compare with the stored tables.
+    """Import `corpus` again and compare with the stored files.
 
     Raises:
-        Finding: a table differs or is missing. Otherwise as `main`.
+        Finding: a file differs, is missing or is one too many. Otherwise as `main`.
     """
-    importer = _importer(corpus)
+    importer = importer_of(root, corpus)
     stored = corpus_folder(root, corpus)
     with tempfile.TemporaryDirectory() as work:
         _write(root, corpus, importer, Path(work))
-        wrong = [
-            name
-            for name in PER_CORPUS
-            if not (stored / f"{name}.parquet").is_file()
-            or not filecmp.cmp(stored / f"{name}.parquet", Path(work) / f"{name}.parquet", shallow=False)
-        ]
+        names = sorted({path.name for folder in (stored, Path(work)) for path in folder.glob("*")})
+        wrong = [name for name in names if not _same(stored / name, Path(work) / name)]
     if wrong:
         raise Finding(
-            f"{stored}: a new import gives other tables ({', '.join(wrong)})",
+            f"{stored}: a new import gives other files ({', '.join(wrong)})",
             next_step=f"Run `dvc repro import@{corpus}` and look at the difference.",
         )
 
 
-def _importer(corpus: str) -> Importer:
-    if corpus not in CORPORA:
-        raise ParamsError(f"there is no importer {corpus!r}", next_step=f"Known corpora: {', '.join(CORPORA)}.")
-    return CORPORA[corpus]
+def corpora(root: Path) -> list[str]:
+    """Return the names of all corpora there are, in scope or not, sorted."""
+    names = (path.name for path in (root / "corpus").glob("*") if path.is_dir() and MODULE.fullmatch(path.name))
+    return sorted(name for name in names if find_spec(f"bellwether.corpora.{name}"))
+
+
+def importer_of(root: Path, corpus: str) -> Importer:
+    """Return the importer of `corpus`.
+
+    Raises:
+        ParamsError: there is no corpus of that name.
+    """
+    if corpus not in (known := corpora(root)):
+        raise ParamsError(f"there is no corpus {corpus!r}", next_step=f"Known corpora: {', '.join(known)}.")
+    return import_module(f"bellwether.corpora.{corpus}").corpus
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.is_file() and other.is_file() and filecmp.cmp(one, other, shallow=False)
 
 
 def _write(root: Path, corpus: str, importer: Importer, folder: Path) -> dict[str, int]:
-    packages = package_route(read_packages(root), say)
-
-    def archive(name: str) -> Path:
-        try:
-            return packages.archive(name)
-        except RouteFailed as error:
-            raise InputUnavailable(f"corpus {corpus}: {error}", next_step="Make the package reachable.") from None
-
-    counts = write_corpus(importer(root, archive), corpus, folder)
+    fetch, pins = fetcher(say), pins_folder(root, corpus)
+    counts = write_corpus(importer(pins, fetch), corpus, folder)
     if not counts["cases"]:
         raise CorpusError(f"corpus {corpus} has no case", next_step="Check its source.")
+    if (pins / "source.toml").is_file():  # hand-written lines are under this project's own licence
+        (folder / f"LICENSE.{corpus}").write_bytes(licence_text(read_source(pins), fetch))
     return counts

@@ -8,9 +8,9 @@ RECORDED = ("render", "parse", "tokens")
 """Folders of a checkpoint that hold a reference table; each is named like the stage that writes it."""
 
 
-def handmade_folder(root: Path) -> Path:
-    """The hand-written cases, in Git."""
-    return root / "corpus" / "handmade"
+def pins_folder(root: Path, corpus: str) -> Path:
+    """What Git holds of a corpus: its pins, or its hand-written lines."""
+    return root / "corpus" / corpus
 
 
 def corpus_folder(root: Path, corpus: str) -> Path:

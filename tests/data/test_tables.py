@@ -82,7 +82,7 @@ def test_table_has_its_schema(path: str):
     expected = TABLES[path]
     actual = pq.read_schema(ROOT / path)
     assert actual.equals(expected)
-    assert actual.metadata == {b"schema_version": b"1"}
+    assert actual.metadata == {b"schema_version": b"2"}
     for column in actual:
         assert column.metadata == expected.field(column.name).metadata
         assert column.metadata[b"description"].strip(), column.name
@@ -369,6 +369,8 @@ def test_lock_holds_the_stages_of_the_graph_and_no_other():
                 expected.add(name)
             case "${checkpoints}":
                 expected |= {f"{name}@{slug}" for slug in CHECKPOINTS}
+            case "${corpora}":
+                expected |= {f"{name}@{corpus}" for corpus in CORPORA}
             case items:
                 expected |= {f"{name}@{item}" for item in items}
     locked = yaml.safe_load((ROOT / "dvc.lock").read_text("utf-8"))["stages"]

@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from bellwether.case import Case, LeftOut, Origin, json_text
+from bellwether.corpora.repeats import drop_repeats
+from bellwether.corpora.sources import Fetch, Items, read_source
 from bellwether.errors import CorpusError
 
 DATASET = "bfcl"
@@ -103,7 +105,14 @@ class _Api:
     """Method name to its parameter names after `self`, in the order of the `def`."""
 
 
-def cases(archive: Path) -> Iterator[Case | LeftOut]:
+def corpus(folder: Path, fetch: Fetch) -> Items:
+    """Yield the corpus: the cases of the wheel pinned in `folder`, repeats dropped. Raises as `fetch` and `cases`."""
+    source = read_source(folder)
+    (archive,) = source.files
+    return drop_repeats(cases(fetch(source, archive), source.source))
+
+
+def cases(archive: Path, source: str = SOURCE) -> Iterator[Case | LeftOut]:
     """Yield every case of the BFCL wheel `archive`, repeats included, category by category in the order of `SETS`.
 
     Of each category: the render cases of its rows; then, unless it is one of `UNANSWERED`, per row a parse case of the
@@ -122,13 +131,13 @@ def cases(archive: Path) -> Iterator[Case | LeftOut]:
         for category in CATEGORIES:
             if category.startswith("multi_turn") and not apis:
                 apis = _apis(wheel)
-            yield from _category(wheel, category, apis)
+            yield from _category(wheel, category, apis, source)
 
 
-def _category(wheel: zipfile.ZipFile, category: str, apis: Mapping[str, _Api]) -> Iterator[Case | LeftOut]:
+def _category(wheel: zipfile.ZipFile, category: str, apis: Mapping[str, _Api], source: str) -> Iterator[Case | LeftOut]:
     path = f"{_DATA}/BFCL_v4_{category}.json"
     data = _read(wheel, path)
-    origin = Origin(DATASET, SOURCE, path, hashlib.sha256(data).hexdigest(), LICENSE)
+    origin = Origin(DATASET, source, path, hashlib.sha256(data).hexdigest(), LICENSE)
     answers = None if category in UNANSWERED else _answers(wheel, category)
     parse: list[Case | LeftOut] = []
     for line, row in _rows(data, path):
