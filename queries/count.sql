@@ -3,7 +3,7 @@ with
 
 answered as (
     select checkpoint, kind, case_id, min(outcome) as outcome, min(reason_class) as reason_class
-    from reference
+    from deciding
     group by checkpoint, kind, case_id
 ),
 

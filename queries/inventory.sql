@@ -15,7 +15,7 @@ answered as (
         min(outcome) as outcome,
         min(reason_class) as reason_class,
         count(*) > 1 as encoders_differ,
-    from reference
+    from deciding
     group by checkpoint, case_id
 )
 

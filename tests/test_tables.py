@@ -71,7 +71,7 @@ def test_ids_digest_follows_its_definition(ids: list[int]):
 def test_every_column_is_described(name: str):
     """A reader of the Parquet file alone finds the schema version, and what each column holds."""
     schema = SCHEMAS[name]
-    assert schema.metadata[b"schema_version"] == b"1"
+    assert schema.metadata[b"schema_version"] == b"2"
     for column in schema:
         assert column.metadata[b"description"].strip(), column.name
 
@@ -101,7 +101,7 @@ def test_rows_come_back_as_written(tmp_path: Path):
     stored = pq.read_table(tmp_path / "t.parquet")
     assert stored.schema.equals(REFERENCE)
     assert [column.metadata for column in stored.schema] == [column.metadata for column in REFERENCE]
-    assert stored.schema.metadata == {b"schema_version": b"1"}
+    assert stored.schema.metadata == {b"schema_version": b"2"}
     empty = dict.fromkeys(REFERENCE.names)
     assert stored.to_pylist() == [empty | given_row for given_row in given_rows]
 
@@ -299,12 +299,12 @@ def cut(size: int) -> Callable[[Path], None]:
         pytest.param(cut(900), "is no whole Parquet file", id="cut in the middle"),
         pytest.param(lambda path: path.mkdir(), "is no whole Parquet file", id="a folder"),
         pytest.param(
-            damaged(lambda schema: schema.with_metadata({"schema_version": "2"})),
-            "expected schema version 1, found 2",
+            damaged(lambda schema: schema.with_metadata({"schema_version": "3"})),
+            "expected schema version 2, found 3",
             id="another version",
         ),
         pytest.param(
-            damaged(lambda schema: schema.remove_metadata()), "expected schema version 1, found none", id="no version"
+            damaged(lambda schema: schema.remove_metadata()), "expected schema version 2, found none", id="no version"
         ),
         pytest.param(
             damaged(lambda schema: schema.append(pa.field("extra", pa.string()))),

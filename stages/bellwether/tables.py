@@ -22,7 +22,7 @@ from bellwether.errors import TableError
 from bellwether.whole import whole_file
 
 T = TypeVar("T")
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
 GROUP_ROWS = 8192
 GROUP_BYTES = 32 << 20
 """A row group closes at this many rows, or at this many bytes of Arrow data, whichever comes first."""
@@ -101,17 +101,23 @@ MATERIALS = _schema(
     _field("proof", TEXT, "identical, derived, unproved, or unreached when the pinned file was not obtained"),
     _field("note", TEXT, "what is known about the file beyond its label"),
 )
+# Sources. render: hf-template, vendor-code:<encoder>, vllm-example:<template>; parse: roundtrip,
+# roundtrip:vllm-example:<template>, response-template; tokenize and detokenize: hf-tokenizer. A case has one row per
+# distinct answer of a source; a second reference (vllm-example) never takes the place of a first one.
 REFERENCE = _schema(
     _field("checkpoint", TEXT, "slug of the checkpoint group"),
     _field("case_id", TEXT, "key into cases"),
     _field("kind", TEXT, "render, parse, tokenize or detokenize"),
+    _field("source", TEXT, "whose answer this is; a manifest's [authority] names the source that decides a kind"),
     _field("outcome", TEXT, "result, rejected or not_applicable"),
     _field("reason_class", TEXT, "rejected: error (the template refuses) or unproven (nothing is claimed)"),
     _field("reason_code", TEXT, "stable name of the rule that refused"),
     _field("reason", TEXT, "the rule's arguments, or exception class and message"),
     _field("encoder", TEXT, "both, tokenizer.json or class: which encoders gave this row; null when none was asked"),
-    _field("normalisation", TEXT, "raw or vllm: how messages were handed to the template; null without a template"),
-    _field("content_format", TEXT, "string: message.content was handed over as sent; null without a template"),
+    _field(
+        "normalisation", TEXT, "raw: messages handed over as sent; vllm: as vLLM hands them over; both: same answer"
+    ),
+    _field("content_format", TEXT, "string: content handed over as sent; openai: as lists of parts; both: same answer"),
     _field(
         "reads_clock", FLAG, "whether the prompt differs between the two dates of params.yaml; null without a prompt"
     ),
@@ -142,8 +148,9 @@ PER_CORPUS = {
 
 # Columns with few distinct values gain from a dictionary; on ids and text it costs 1.3 to 1.6 times the bytes.
 DICTIONARY = [
-    *("checkpoint", "corpus", "kind", "set", "origin_id", "outcome", "reason_class", "reason_code", "encoder"),
-    *("normalisation", "content_format", "finish_reason", "stop_found_by", "proof", "model", "revision", "license"),
+    *("checkpoint", "corpus", "kind", "set", "origin_id", "source", "outcome", "reason_class", "reason_code"),
+    *("encoder", "normalisation", "content_format", "finish_reason", "stop_found_by", "proof", "model", "revision"),
+    "license",
 ]
 
 

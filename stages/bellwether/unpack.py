@@ -32,15 +32,15 @@ FETCH = 256
 QUERY = """
     select
         cases.kind, cases.set, cases.name, requests.request, cases.message, cases.text,
-        reference.prompt_text, reference.prompt_ids,
+        reference.source, reference.prompt_text, reference.prompt_ids,
         reference.output_text, reference.output_ids, reference.piece_ends,
         reference.finish_reason, reference.stop_id, reference.stop_found_by,
-    from reference
+    from deciding as reference
     inner join cases on reference.case_id = cases.case_id
     left join requests on cases.request_sha256 = requests.request_sha256
     where reference.checkpoint = $slug and cases.kind = $kind and reference.outcome = 'result'
         and (reference.encoder is distinct from 'class' or not exists (
-            select 1 from reference as other
+            select 1 from deciding as other
             where other.checkpoint = reference.checkpoint and other.case_id = reference.case_id
                 and other.encoder = 'tokenizer.json'
         ))
@@ -48,13 +48,12 @@ QUERY = """
 """
 REFUSED = """
     select cases.set, count(distinct reference.case_id)
-    from reference
+    from deciding as reference
     inner join cases on reference.case_id = cases.case_id
     where reference.checkpoint = $slug and cases.kind = $kind and reference.outcome = 'rejected'
         and reference.encoder is distinct from 'class'
     group by cases.set
 """
-SOURCES = {"render": "hf-template", "parse": "roundtrip", "tokenize": "hf-tokenizer", "detokenize": "hf-tokenizer"}
 
 
 def main(root: Path, folder: Path, slugs: Sequence[str] = ()) -> dict[str, int]:
@@ -127,7 +126,7 @@ def line(manifest: Manifest, row: dict[str, Any], provenance: dict[str, Any]) ->
     kind = row["kind"]
     head = {"id": f"{manifest.slug}/{kind}/{row['name']}", "kind": kind, "model": manifest.model}
     request = json.loads(row["request"]) if row["request"] is not None else None
-    reference: dict[str, Any] = {"provenance": provenance, "source": SOURCES[kind]}
+    reference: dict[str, Any] = {"provenance": provenance, "source": row["source"]}
     match kind:
         case "render":
             reference |= {"input_ids": row["prompt_ids"], "text": row["prompt_text"]}

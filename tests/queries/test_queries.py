@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from bellwether.cli import cli
 from bellwether.reports.database import connect
 from bellwether.tables import CASES, LEFT_OUT, MATERIALS, PER_CORPUS, REFERENCE, REPEATS, TableWriter
+from manifests import bare_manifest
 
 QUERIES = Path(__file__).resolve().parents[2] / "queries"
 PARAMS = """
@@ -27,6 +28,8 @@ checkpoints: [beta, alpha, bare]
 corpora: [toy, more]
 oracle: {versions: {}, clock: "2026-01-15T12:00:00", other_clock: "2027-10-02T23:30:00", template_seconds: 20}
 """
+SOURCES = {"render": "hf-template", "parse": "roundtrip", "tokenize": "hf-tokenizer", "detokenize": "hf-tokenizer"}
+NORMALISATIONS = {"render": "raw", "parse": "vllm", "tokenize": None, "detokenize": None}
 
 
 def case(case_id: str, corpus: str = "toy") -> dict[str, Any]:
@@ -37,7 +40,7 @@ def case(case_id: str, corpus: str = "toy") -> dict[str, Any]:
 def answer(case_id: str, encoder: str | None = "both", checkpoint: str = "beta", **columns: str) -> dict[str, Any]:
     kind = case_id.split("/")[0]
     row = {"checkpoint": checkpoint, "case_id": case_id, "kind": kind, "outcome": "result", "encoder": encoder}
-    return row | columns
+    return row | {"source": SOURCES[kind], "normalisation": NORMALISATIONS[kind]} | columns
 
 
 def refused(code: str, reason: str | None = None, reason_class: str = "unproven", outcome: str = "rejected") -> dict:
@@ -89,6 +92,8 @@ def project(tmp_path: Path) -> Path:
     root = tmp_path / "project"
     root.mkdir()
     (root / "params.yaml").write_text(PARAMS, "utf-8")
+    for slug in ("beta", "alpha", "bare"):
+        bare_manifest(root, slug, render=("hf-template", "vendor-code:toy"))
     (root / "queries").mkdir()
     for path in QUERIES.glob("*.sql"):
         shutil.copy(path, root / "queries" / path.name)
@@ -155,6 +160,36 @@ def test_inventory_lists_a_checkpoint_with_nothing_recorded(project: Path):
     assert [row[0] for row in rows] == ["beta"] * 6 + ["alpha"] * 6 + ["bare"] * 6
 
 
+def test_other_sources_never_change_a_count(project: Path):
+    """Rows of a second reference, of a source that does not decide, and of the other normalisation add to nothing."""
+    before = run(project, "inventory"), run(project, "count")
+    others = [
+        answer(name, "both", **columns)
+        for name in ("render/one/a", "render/one/c", "render/two/d")
+        for columns in (
+            {"source": "vllm-example:x"},
+            {"source": "vendor-code:toy", **refused("template-error", None, "error")},
+            {"normalisation": "vllm"},
+        )
+    ]
+    write(project, "fixtures/beta/render/reference.parquet", REFERENCE, [*RENDER, *others])
+    others = [answer(f"parse/one/{name}", source="roundtrip:vllm-example:x") for name in ("p1", "p2", "p6")]
+    others += [answer("parse/one/p6", source="response-template")]
+    write(project, "fixtures/beta/parse/reference.parquet", REFERENCE, [*PARSE, *others])
+    assert (run(project, "inventory"), run(project, "count")) == before
+
+
+def test_answer_of_both_normalisations_counts_for_either(project: Path):
+    """A row that says `both` is the raw prompt too."""
+    write(
+        project,
+        "fixtures/alpha/render/reference.parquet",
+        REFERENCE,
+        [answer("render/two/d", checkpoint="alpha", normalisation="both")],
+    )
+    assert [row["render"] for row in run(project, "count")] == [2, 1, 0]
+
+
 def test_inventory_of_no_case_is_empty(project: Path):
     """Without cases there is nothing to ask."""
     write(project, "corpus/imported/toy/cases.parquet", CASES, [])
@@ -182,11 +217,11 @@ def test_inventory_counts_every_case_exactly_once(answers: list[tuple[str, ...]]
     connection = duckdb.connect()
     connection.execute("create table scope as select 'm' as checkpoint, 0 as place")
     connection.execute("create table cases (corpus text, kind text, set text, case_id text)")
-    connection.execute("create table reference (checkpoint text, case_id text, outcome text, reason_class text)")
+    connection.execute("create table deciding (checkpoint text, case_id text, outcome text, reason_class text)")
     for number, names in enumerate(answers):
         connection.execute("insert into cases values ('c', 'render', 's', ?)", [str(number)])
         for name in names:
-            connection.execute("insert into reference values ('m', ?, ?, ?)", [str(number), *ROWS[name]])
+            connection.execute("insert into deciding values ('m', ?, ?, ?)", [str(number), *ROWS[name]])
     [row] = connection.execute((QUERIES / "inventory.sql").read_text("utf-8")).fetchall()
     cases, *parts, differ = row[4:]
     assert cases == len(answers) == sum(parts)
@@ -200,16 +235,37 @@ def test_inventory_counts_every_case_exactly_once(answers: list[tuple[str, ...]]
 
 def test_rejections_are_grouped_by_code_with_an_example(project: Path):
     """Cases count once per code; the example is the first case, with the wording its class encoder gave."""
-    assert run(project, "rejections")[0].keys() == {
-        *("checkpoint", "kind", "outcome", "reason_class", "reason_code", "cases", "example", "example_reason")
-    }
-    unproven, error = ("rejected", "unproven"), ("rejected", "error")
+    assert list(run(project, "rejections")[0]) == [
+        *("checkpoint", "kind", "source", "normalisation", "decides", "outcome", "reason_class", "reason_code"),
+        *("cases", "example", "example_reason"),
+    ]
+    detokenize = ("detokenize", "hf-tokenizer", None, True, "not_applicable", "unproven")
+    unproven, error = (("parse", "roundtrip", "vllm", True, "rejected", name) for name in ("unproven", "error"))
+    raw = ("render", "hf-template", "raw", True, "rejected", "error")
     assert values(project, "rejections") == [
-        ("beta", "detokenize", "not_applicable", "unproven", "other-vocabulary", 1, "detokenize/one/v", ""),
-        ("beta", "parse", *unproven, "ids-do-not-decode", 2, "parse/one/p3", "in the file"),
-        ("beta", "parse", *unproven, "malformed", 1, "parse/one/p2", ""),
-        ("beta", "parse", *error, "template-error", 1, "parse/one/p5", "TypeError: y"),
-        ("beta", "render", *error, "template-error", 1, "render/one/c", "KeyError: 'x'"),
+        ("beta", *detokenize, "other-vocabulary", 1, "detokenize/one/v", ""),
+        ("beta", *unproven, "ids-do-not-decode", 2, "parse/one/p3", "in the file"),
+        ("beta", *unproven, "malformed", 1, "parse/one/p2", ""),
+        ("beta", *error, "template-error", 1, "parse/one/p5", "TypeError: y"),
+        ("beta", *raw, "template-error", 1, "render/one/c", "KeyError: 'x'"),
+    ]
+
+
+def test_rejections_of_other_sources_stand_apart(project: Path):
+    """A source that does not decide, and a prompt made as vLLM hands messages over, have rows of their own."""
+    rows = [
+        answer("render/two/d", None, "alpha", normalisation="both", **refused("template-error", "1", "error")),
+        answer("render/one/a", None, "alpha", normalisation="vllm", **refused("template-error", "2", "error")),
+        answer("render/one/b", None, "alpha", source="vendor-code:toy", **refused("template-error", "3", "error")),
+        answer("render/one/c", None, "alpha", source="vllm-example:x", **refused("template-error", "4", "error")),
+    ]
+    write(project, "fixtures/alpha/render/reference.parquet", REFERENCE, rows)
+    found = [row for row in run(project, "rejections") if row["checkpoint"] == "alpha"]
+    assert [(row["source"], row["normalisation"], row["decides"], row["example_reason"]) for row in found] == [
+        ("hf-template", "both", True, "1"),
+        ("hf-template", "vllm", False, "2"),
+        ("vendor-code:toy", "raw", False, "3"),
+        ("vllm-example:x", "raw", False, "4"),
     ]
 
 
@@ -349,7 +405,7 @@ def test_report_stores_the_result_of_each_query(project: Path):
     first = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert first["repeats.csv"] == b"corpus,kind,set,repeats,left_out,example,example_reason\n"
     lines = first["rejections.csv"].decode().split("\n")
-    assert lines[2] == "beta,parse,rejected,unproven,ids-do-not-decode,2,parse/one/p3,in the file"
+    assert lines[2] == "beta,parse,roundtrip,vllm,True,rejected,unproven,ids-do-not-decode,2,parse/one/p3,in the file"
     assert len(lines) == 7  # header, five rows, and nothing after the last line end
     assert report(project).exit_code == 0
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == first

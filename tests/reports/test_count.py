@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from bellwether.cli import cli
 from bellwether.layout import RECORDED
 from bellwether.tables import MATERIALS, PER_CORPUS, REFERENCE, TableWriter
+from manifests import bare_manifest
 
 PARAMS = """
 checkpoints: [alpha]
@@ -27,6 +28,7 @@ WRITTEN = f"# Title\n\n<!-- count -->\n{TABLE}\n<!-- /count -->\n\nAfter é.\n"
 def project(tmp_path: Path) -> Path:
     """A checkout with 1,002 references and a README whose markers have nothing between them."""
     (tmp_path / "params.yaml").write_text(PARAMS, "utf-8")
+    bare_manifest(tmp_path, "alpha")
     (tmp_path / "README.md").write_text(README, "utf-8")
     (tmp_path / "queries").mkdir()
     (tmp_path / "queries" / "count.sql").write_text(QUERY, "utf-8")

@@ -10,6 +10,7 @@ import pytest
 from bellwether.errors import ParamsError, TableError
 from bellwether.reports.database import connect
 from bellwether.tables import CASES, LEFT_OUT, MATERIALS, ORIGINS, REFERENCE, REPEATS, REQUESTS, TableWriter
+from manifests import bare_manifest
 
 PARAMS = """
 checkpoints: [beta, alpha.1]
@@ -43,6 +44,8 @@ def project(tmp_path: Path) -> Path:
     root = tmp_path / "it's"
     root.mkdir()
     (root / "params.yaml").write_text(PARAMS, "utf-8")
+    bare_manifest(root, "beta", render=("vendor-code:toy", "hf-template"))
+    bare_manifest(root, "alpha.1")
     return root
 
 
@@ -121,6 +124,50 @@ def test_scope_keeps_the_order_of_params(project: Path):
     assert rows == [("beta", 0), ("alpha.1", 1)]
 
 
+def test_authority_lists_the_sources_of_each_manifest(project: Path):
+    """The first source of a kind has place 0 and decides; texts and ids have one source for every checkpoint."""
+    rows = connect(project).connection.execute("select * from authority where checkpoint = 'beta'").fetchall()
+    assert rows == [
+        ("beta", "render", "vendor-code:toy", 0),
+        ("beta", "render", "hf-template", 1),
+        ("beta", "parse", "roundtrip", 0),
+        ("beta", "tokenize", "hf-tokenizer", 0),
+        ("beta", "detokenize", "hf-tokenizer", 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "normalisation", "decides"),
+    [
+        ("render", "hf-template", "raw", True),
+        ("render", "hf-template", "both", True),
+        ("render", "hf-template", None, True),
+        ("render", "hf-template", "vllm", False),
+        ("render", "vllm-example:hermes", "raw", False),
+        ("render", "vendor-code:toy", "raw", False),
+        ("parse", "roundtrip", "vllm", True),
+        ("parse", "roundtrip", "raw", False),
+        ("parse", "roundtrip:vllm-example:hermes", "vllm", False),
+        ("parse", "response-template", "vllm", False),
+        ("tokenize", "hf-tokenizer", None, True),
+    ],
+)
+def test_deciding_rows(project: Path, kind: str, source: str, normalisation: str | None, decides: bool):
+    """Of a case, `deciding` has the first source's answer: prompts as sent, outputs of the prompt vLLM makes."""
+    row = {"checkpoint": "alpha.1", "kind": kind, "source": source, "normalisation": normalisation}
+    write(project, "fixtures/alpha.1/render/reference.parquet", REFERENCE, row)
+    result = connect(project).connection.execute("select * from deciding")
+    assert [column[0] for column in result.description] == REFERENCE.names
+    assert len(result.fetchall()) == decides
+
+
+def test_missing_manifest_is_an_error(project: Path):
+    """Without it nobody knows whose answer decides."""
+    (project / "fixtures" / "beta" / "manifest.toml").unlink()
+    with pytest.raises(ParamsError, match=r"fixtures/beta/manifest\.toml does not exist"):
+        connect(project)
+
+
 def test_empty_scope_is_empty(project: Path):
     """No checkpoint and no corpus: no row, nothing missing."""
     text = PARAMS.replace("[beta, alpha.1]", "[]").replace("[one, two]", "[]")
@@ -154,7 +201,7 @@ def test_table_of_another_version_is_named(project: Path):
     """Tables of two schema versions never stand in one view."""
     path = "fixtures/beta/materials.parquet"
     write(project, path, MATERIALS.with_metadata({"schema_version": "0"}))
-    with pytest.raises(TableError, match=f"{path}: expected schema version 1, found 0"):
+    with pytest.raises(TableError, match=f"{path}: expected schema version 2, found 0"):
         connect(project)
 
 

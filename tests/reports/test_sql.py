@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from bellwether.cli import cli
 from bellwether.reports import sql as runner
 from bellwether.tables import PER_CORPUS, TableWriter
+from manifests import bare_manifest
 
 PARAMS = """
 checkpoints: []
@@ -111,6 +112,7 @@ def test_query_may_stand_in_a_file(project: Path, tmp_path: Path):
 def test_missing_tables_are_noted_beside_the_answer(project: Path):
     """The answer over what is there stays usable on standard output; the note goes to standard error."""
     (project / "params.yaml").write_text(PARAMS.replace("[]", "[alpha]"), "utf-8")
+    bare_manifest(project, "alpha")
     run = bellwether(project, "select count(*) as rows from reference", "--format", "csv")
     assert run.exit_code == 0
     assert run.stdout == "rows\n0\n"

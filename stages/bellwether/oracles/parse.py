@@ -28,7 +28,7 @@ def parse(checkpoint: Checkpoint, case: dict[str, Any]) -> list[rows.Row]:
     A refused case keeps its prompt when there is one, and a malformed one its output: both can be replayed.
     """
     base = {"checkpoint": checkpoint.manifest.slug, "case_id": case["case_id"], "kind": "parse"}
-    base |= {"normalisation": "vllm", "content_format": "string"}
+    base |= {"source": "roundtrip", "normalisation": "vllm", "content_format": "string"}
     message = json.loads(case["message"]) if case["message"] is not None else {}
     if message.get("tool_calls") and not checkpoint.renders_calls:
         return [{**base, **rows.refused(Refusal("template-renders-no-calls"))}]

@@ -19,6 +19,7 @@ def answer(checkpoint: Checkpoint, cases: list[dict[str, Any]]) -> list[rows.Row
     answers = []
     for case, row in zip(cases, rendered, strict=True):
         base = {"checkpoint": checkpoint.manifest.slug, "case_id": case["case_id"], "kind": "render"}
+        base |= {"source": "hf-template"}
         base |= {"normalisation": "raw", "content_format": "string", **row}
         if row["outcome"] == "result":
             prompts = {name: rows.prompt(row["prompt_text"], next(ids)) for name, ids in encoded.items()}

@@ -16,6 +16,7 @@ def answer(checkpoint: Checkpoint, cases: list[dict[str, Any]]) -> list[rows.Row
     answers = []
     for case in cases:
         base = {"checkpoint": checkpoint.manifest.slug, "case_id": case["case_id"], "kind": case["kind"]}
+        base |= {"source": "hf-tokenizer"}
         if case["requires"] and case["requires"].hex() != checkpoint.manifest.inputs.get("tokenizer.json"):
             answers.append({**base, **rows.refused(Refusal("other-vocabulary"))})
             continue

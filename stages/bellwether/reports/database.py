@@ -4,7 +4,9 @@
 |---|---|
 | cases, requests, origins, repeats, left_out | see the tables of a corpus |
 | materials | file of a checkpoint, with its proof label |
-| reference | case, checkpoint and distinct answer |
+| reference | case, checkpoint, source and distinct answer |
+| authority | checkpoint, kind and source recorded for it; place 0 decides |
+| deciding | answer of the deciding source, in the form its kind is judged by: one per case, or one per encoder |
 | provenance | recorded table: what it depended on |
 | scope | checkpoint in params.yaml, in its order |
 """
@@ -21,8 +23,24 @@ import pyarrow as pa
 from bellwether.corpora.store import sql_path
 from bellwether.errors import TableError
 from bellwether.layout import RECORDED, corpus_folder, materials_table, reference_table
-from bellwether.params import Params, read_params
+from bellwether.params import Params, read_manifest, read_params
 from bellwether.tables import MATERIALS, PER_CORPUS, REFERENCE, check
+
+OF_TEXT = {"tokenize": ("hf-tokenizer",), "detokenize": ("hf-tokenizer",)}
+"""Kinds no manifest speaks of: there is one source for them."""
+
+# A prompt is judged as the request says it, an output as the answer to the prompt vLLM would have made. Rows of `both`
+# stand for either, rows without a normalisation had nothing to normalise.
+DECIDING = """
+create macro is_judged(kind, normalisation) as
+    coalesce(normalisation, 'both') in ('both', if(kind = 'render', 'raw', 'vllm'));
+create view deciding as
+select reference.*
+from reference
+semi join authority on reference.checkpoint = authority.checkpoint and reference.kind = authority.kind
+    and reference.source = authority.source and authority.place = 0
+where is_judged(reference.kind, reference.normalisation)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +69,7 @@ def connect(root: Path) -> Database:
 
     Raises:
         TableError: a table that is there is torn or of another schema version.
-        ParamsError: params.yaml is malformed.
+        ParamsError: params.yaml or a manifest of the scope is malformed, or the manifest is missing.
     """
     params = read_params(root)
     connection = duckdb.connect()
@@ -65,6 +83,8 @@ def connect(root: Path) -> Database:
     _view(connection, root, "reference", REFERENCE, references, missing)
     _provenance(connection, [path.with_name("provenance.json") for path in references])
     _scope(connection, params)
+    _authority(connection, root, params)
+    connection.execute(DECIDING)
     return Database(connection, tuple(missing))
 
 
@@ -110,3 +130,15 @@ def _scope(connection: duckdb.DuckDBPyConnection, params: Params) -> None:
         connection.executemany(
             "insert into scope values (?, ?)", [(slug, place) for place, slug in enumerate(params.checkpoints)]
         )
+
+
+def _authority(connection: duckdb.DuckDBPyConnection, root: Path, params: Params) -> None:
+    connection.execute("create table authority (checkpoint text, kind text, source text, place integer)")
+    rows = [
+        (slug, kind, source, place)
+        for slug in params.checkpoints
+        for kind, sources in (*read_manifest(root, slug).authority.items(), *OF_TEXT.items())
+        for place, source in enumerate(sources)
+    ]
+    if rows:
+        connection.executemany("insert into authority values (?, ?, ?, ?)", rows)
