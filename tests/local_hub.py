@@ -3,7 +3,9 @@
 | request | answer |
 |---|---|
 | `HEAD`, `GET /OWNER/NAME/resolve/REVISION/FILE` | the file, with ETag, X-Repo-Commit and Content-Length |
-| `GET /api/models/OWNER/NAME[/revision/REVISION]` | what the repository holds |
+| the same, of a large file | a redirect to its storage, with X-Linked-Etag and X-Linked-Size |
+| `HEAD`, `GET /storage/SHA256` | a large file |
+| `GET /api/models/OWNER/NAME[/revision/REVISION]` | what the repository holds, and what its card says |
 | `GET /api/models/OWNER/NAME/tree/REVISION` | its files with sizes |
 | anything else | the front page; 404 below a repository, with the X-Error-Code the client makes typed errors of |
 
@@ -28,7 +30,9 @@ from urllib.parse import unquote, urlsplit
 Files = Mapping[tuple[str, str, str], bytes]
 """(repository, revision, path) → bytes."""
 
+STORAGE = re.compile(r"/storage/([0-9a-f]{64})")
 RESOLVE = re.compile(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
+XET_TOKEN = re.compile(r"/api/models/([^/]+/[^/]+)/xet-read-token/([^/]+)")
 API = re.compile(r"/api/models/([^/]+/[^/]+)(?:/(?:revision|tree)/([^/]+))?")
 
 
@@ -37,6 +41,10 @@ class LocalHub:
 
     `requests` lists what was asked, as (method, path). `status` makes every answer that status without a body.
     `hang_up` closes the connection instead of answering about a file. `without` names headers left out.
+    `refused` maps a repository to the status and headers each of its files is answered with. `large` names files
+    that lie in a storage of another host name. `cut` maps a file to the byte at which every answer about it breaks
+    off, `sizes` to the size it is said to have. `xet` names files announced as chunked storage, of which this hub has
+    none. `cards` maps a repository to the metadata of its card. `authorized` lists the paths that came with a token.
     """
 
     def __init__(self, files: Files = MappingProxyType({})) -> None:
@@ -45,6 +53,13 @@ class LocalHub:
         self.status: int | None = None
         self.hang_up = False
         self.without: frozenset[str] = frozenset()
+        self.refused: dict[str, tuple[int, dict[str, str]]] = {}
+        self.large: set[str] = set()
+        self.cut: dict[str, int] = {}
+        self.sizes: dict[str, int] = {}
+        self.xet: set[str] = set()
+        self.cards: dict[str, dict] = {}
+        self.authorized: list[str] = []
 
     def __enter__(self) -> Self:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
@@ -61,6 +76,11 @@ class LocalHub:
     def url(self) -> str:
         """What HF_ENDPOINT has to be."""
         return f"http://127.0.0.1:{self._server.server_port}"
+
+    @property
+    def storage(self) -> str:
+        """Where large files lie: the same server by another host name."""
+        return f"http://localhost:{self._server.server_port}"
 
     def asked(self, method: str) -> list[str]:
         """The paths asked for by `method`, in order."""
@@ -83,6 +103,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         path = unquote(urlsplit(self.path).path)
         self.hub.requests.append((self.command, path))
+        if "Authorization" in self.headers:
+            self.hub.authorized.append(path)
         if self.hub.status:
             self._send(self.hub.status, b"")
         elif match := RESOLVE.fullmatch(path):
@@ -90,21 +112,56 @@ class _Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
             else:
                 self._file(*match.groups())
+        elif match := STORAGE.fullmatch(path):
+            self._stored(match[1])
+        elif XET_TOKEN.fullmatch(path):
+            self._send(503, b"")
         elif match := API.fullmatch(path):
             self._repository(*match.groups(), tree="/tree/" in path)
         else:
             self._send(200, b"a hub", {"Content-Type": "text/plain"})
 
     def _file(self, repo: str, revision: str, name: str) -> None:
-        if (repo, revision, name) in self.hub.files:
+        if repo in self.hub.refused:
+            status, headers = self.hub.refused[repo]
+            self._send(status, b"", headers)
+        elif (repo, revision, name) in self.hub.files:
             data = self.hub.files[repo, revision, name]
-            self._send(200, data, {"ETag": f'"{hashlib.sha1(data).hexdigest()}"', "X-Repo-Commit": revision})
+            headers = {"ETag": f'"{hashlib.sha1(data).hexdigest()}"', "X-Repo-Commit": revision}
+            if name in self.hub.xet:
+                token = f"{self.hub.url}/api/models/{repo}/xet-read-token/{revision}"
+                headers |= {"X-Xet-Hash": hashlib.sha256(data).hexdigest(), "X-Xet-Refresh-Route": token}
+            if name in self.hub.large:
+                digest = hashlib.sha256(data).hexdigest()
+                size = str(self.hub.sizes.get(name, len(data)))
+                headers |= {"X-Linked-Etag": f'"{digest}"', "X-Linked-Size": size}
+                self._send(302, b"", headers | {"Location": f"{self.hub.storage}/storage/{digest}"})
+            else:
+                self._content(name, data, headers)
         elif not self._revisions(repo):
             self._send(404, b"", {"X-Error-Code": "RepoNotFound"})
         elif revision not in self._revisions(repo):
             self._send(404, b"", {"X-Error-Code": "RevisionNotFound"})
         else:
             self._send(404, b"", {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": revision})
+
+    def _stored(self, digest: str) -> None:
+        for (_, _, name), data in self.hub.files.items():
+            if name in self.hub.large and hashlib.sha256(data).hexdigest() == digest:
+                self._content(name, data, {"ETag": f'"{digest}"'})
+                return
+        self._send(404, b"")
+
+    def _content(self, name: str, data: bytes, headers: Mapping[str, str]) -> None:
+        """A file, or what is left of it: a client whose download broke off asks for the rest."""
+        cut = self.hub.cut.get(name)
+        if begin := re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", "")):
+            done = int(begin[1])
+            cut = None if cut is None else max(cut - done, 0)
+            part = {"Content-Range": f"bytes {done}-{len(data) - 1}/{len(data)}"}
+            self._send(206, data[done:], {**headers, **part}, cut=cut)
+        else:
+            self._send(200, data, headers, cut=cut)
 
     def _repository(self, repo: str, revision: str | None, *, tree: bool) -> None:
         revisions = self._revisions(repo)
@@ -123,9 +180,9 @@ class _Handler(BaseHTTPRequestHandler):
                 ]
             )
         else:
-            self._json(
-                {"id": repo, "modelId": repo, "sha": revision, "siblings": [{"rfilename": name} for name in held]}
-            )
+            held_files = [{"rfilename": name} for name in held]
+            card = {"cardData": self.hub.cards[repo]} if repo in self.hub.cards else {}
+            self._json({"id": repo, "modelId": repo, "sha": revision, "siblings": held_files, **card})
 
     def _revisions(self, repo: str) -> list[str]:
         return [revision for of, revision, _ in self.hub.files if of == repo]
@@ -133,14 +190,17 @@ class _Handler(BaseHTTPRequestHandler):
     def _json(self, value: object) -> None:
         self._send(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
 
-    def _send(self, status: int, body: bytes, headers: Mapping[str, str] = MappingProxyType({})) -> None:
+    def _send(
+        self, status: int, body: bytes, headers: Mapping[str, str] = MappingProxyType({}), cut: int | None = None
+    ) -> None:
         self.send_response(status)
         for name, value in {**headers, "Content-Length": str(len(body))}.items():
             if name not in self.hub.without:
                 self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(body)
+            self.wfile.write(body[:cut])
+            self.close_connection = self.close_connection or cut is not None
 
 
 class DeadEnd:

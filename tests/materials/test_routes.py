@@ -169,12 +169,15 @@ def test_offline_mode_answers_from_the_client_s_cache_and_asks_nobody(hub: Local
 
 
 def test_what_the_hub_does_not_have_fails_with_the_kind_of_absence(hub: LocalHub, ask):
-    """No such file, revision or repository: the typed error of the client stands in the message."""
-    assert ask(hub.url, "c.txt") == ["failed: RemoteEntryNotFoundError: 404 Client Error."]
+    """No such file, revision or repository: the message says which."""
+    assert ask(hub.url, "c.txt") == [f"failed: owner/tiny has no file c.txt at revision {REVISION}"]
     elsewhere = replace(MANIFEST, revision=OTHER_REVISION)
-    assert ask(hub.url, "a.txt", manifest=elsewhere) == ["failed: RevisionNotFoundError: 404 Client Error."]
+    gone = f"failed: owner/tiny has no revision {OTHER_REVISION}: never made, or made and removed"
+    assert ask(hub.url, "a.txt", manifest=elsewhere) == [gone]
     other = replace(MANIFEST, model="owner/other")
-    assert ask(hub.url, "a.txt", manifest=other) == ["failed: RepositoryNotFoundError: 404 Client Error."]
+    assert ask(hub.url, "a.txt", manifest=other) == [
+        f"failed: {hub.url} shows no repository owner/other: no such name, or private to others (HF_TOKEN)"
+    ]
 
 
 def test_a_malformed_repository_name_fails(hub: LocalHub, ask):

@@ -19,7 +19,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -28,12 +27,11 @@ import platformdirs
 from bellwether.errors import MaterialError, PinMismatch
 from bellwether.materials import transforms
 from bellwether.materials.archives import read_member
+from bellwether.materials.hub import Hub, HubFailed
 from bellwether.materials.pins import sha256_of
 from bellwether.params import InputFile, Manifest, Package, narrowed
 
 DOWNLOAD_SECONDS = 900
-HUB_SECONDS = 3
-"""How long the one attempt to reach the Hub may take."""
 
 NARROWED = {
     "generation_config.json": (("bos_token_id", "eos_token_id", "pad_token_id"),),
@@ -80,39 +78,20 @@ class MirrorRoute:
 
 
 class HubRoute:
-    """The model hub. Unreachable costs one attempt of HUB_SECONDS per run, not one per file."""
+    """The model hub."""
 
     name = "hub"
 
-    @cached_property
-    def _down(self) -> str | None:
-        """Why the Hub cannot be asked, or None. In offline mode the client's own cache may still answer."""
-        import httpx
-        from huggingface_hub import constants
-
-        if constants.HF_HUB_OFFLINE:
-            return None
-        try:
-            status = httpx.head(constants.ENDPOINT, timeout=HUB_SECONDS).status_code
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            return f"{constants.ENDPOINT} is unreachable ({type(error).__name__})"
-        # The client asks again and again after such an answer, for every file.
-        return f"{constants.ENDPOINT} answers with status {status}" if status >= 500 else None
+    def __init__(self) -> None:
+        self.hub = Hub()
 
     def fetch(self, manifest: Manifest, file: InputFile) -> bytes:
         if file.path in manifest.unreached:
             raise RouteFailed("the checkpoint's own file is pinned to another sha256 (see [unreached])")
-        if self._down:
-            raise RouteFailed(self._down)
-        from huggingface_hub import hf_hub_download
-        from huggingface_hub.errors import EntryNotFoundError, HTTPError  # HTTPError of the client's own library
-
         try:
-            path = hf_hub_download(manifest.model, file.path, revision=manifest.revision, etag_timeout=HUB_SECONDS)
-        except (HTTPError, EntryNotFoundError, OSError, ValueError) as error:
-            reason = (str(error).splitlines() or ["no reason given"])[0]
-            raise RouteFailed(f"{type(error).__name__}: {reason}") from error
-        data = Path(path).read_bytes()
+            data = self.hub.download(manifest.model, manifest.revision, file.path)
+        except HubFailed as error:
+            raise RouteFailed(str(error)) from error
         return narrow(file, data) if file.path in NARROWED else data
 
 
