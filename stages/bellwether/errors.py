@@ -9,6 +9,7 @@ BellwetherError            exit 2, prints what, where and the next step
 ├── CorpusError            a corpus line or a dataset row breaks a rule of the corpus format
 ├── OracleError            a checkpoint cannot be used as an oracle at all
 │   └── TemplateTimeout    a chat template does not end
+├── RegistryError          what an engine registers cannot be read from its package
 ├── TableError             a table is missing, torn or of another schema version
 └── Finding                exit 1: the command ran and what it checked is wrong
 """
@@ -65,6 +66,10 @@ class OracleError(BellwetherError):
 
 class TemplateTimeout(OracleError):
     """Raised when a chat template runs longer than the limit. A time-out is no evidence, so no row is written."""
+
+
+class RegistryError(BellwetherError):
+    """Raised when a registry is not where it was, or written in another way. Half a registry is never returned."""
 
 
 class TableError(BellwetherError):

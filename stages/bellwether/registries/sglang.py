@@ -1,0 +1,114 @@
+"""What SGLang registers: parsers by name, and the architectures its models announce.
+
+A parser's name stands twice, in a module of names for the command line and in the dict that maps it to its class; both
+are read, and they have to agree. Classes are names in the dict, so what they are follows from the file's imports. An
+architecture is the name of a class that a module of `sglang/srt/models` lists as its `EntryClass`. The wheel names no
+checkpoints: SGLang has them in its documentation only.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+from bellwether.errors import RegistryError
+from bellwether.registries import syntax
+from bellwether.registries.values import Architecture, Entry
+
+Files = Mapping[str, str]
+"""Path in the package → text."""
+
+PARTS = {
+    "tool": (
+        "sglang/srt/function_call/function_call_parser.py",
+        "FunctionCallParser",
+        "ToolCallParserEnum",
+        "sglang/srt/function_call/parser_names.py",
+        "TOOL_CALL_PARSER_NAMES",
+    ),
+    "reasoning": (
+        "sglang/srt/parser/reasoning_parser.py",
+        "ReasoningParser",
+        "DetectorMap",
+        "sglang/srt/parser/reasoning_parser_names.py",
+        "REASONING_PARSER_NAMES",
+    ),
+}
+"""Kind → (file, class and dict of the implementations; file and list of the names)."""
+
+MODELS = "sglang/srt/models/"
+ENTRY = "EntryClass"
+VERSION = "sglang/_version.py"
+
+
+def parts(files: Files) -> list[Entry]:
+    """Return every registered parser, by kind and then in SGLang's order.
+
+    Raises:
+        RegistryError: a registry is missing or written in another way, the names and the dict differ, or a class comes
+            from nowhere.
+    """
+    found = []
+    for kind, (path, cls, variable, names_path, names_variable) in PARTS.items():
+        tree = syntax.module(_text(files, path), path)
+        where = f"{path}: {cls}.{variable}"
+        entries = syntax.entries(syntax.assigned(syntax.class_body(tree, cls, path), variable, where), where)
+        names_tree = syntax.module(_text(files, names_path), names_path)
+        names = syntax.texts(syntax.assigned(names_tree.body, names_variable, names_path), names_path)
+        if odd := sorted(set(names) ^ {name for name, _ in entries}):
+            raise RegistryError(
+                f"{names_path} and {where} differ in {', '.join(odd)}", next_step="Look which of them SGLang uses."
+            )
+        known = syntax.origins(tree, path.removesuffix(".py").replace("/", "."))
+        for name, value in entries:
+            if not isinstance(value, ast.Name) or value.id not in known:
+                raise RegistryError(f"{where}[{name!r}] is no class known there", next_step=syntax.NEXT_STEP)
+            found.append(Entry(kind, name, *known[value.id]))
+    return found
+
+
+def architectures(files: Files) -> list[Architecture]:
+    """Return the architectures SGLang's models announce, ordered by module and then as announced.
+
+    Raises:
+        RegistryError: no module announces any, one does so in another way, or two announce the same.
+    """
+    found: dict[str, Architecture] = {}
+    for path in sorted(path for path in files if path.startswith(MODELS)):
+        for name in _announced(files[path], path):
+            if name in found:
+                raise RegistryError(f"{path} announces {name} a second time", next_step=syntax.NEXT_STEP)
+            found[name] = Architecture(name, "unsorted")
+    if not found:
+        raise RegistryError(f"no module of {MODELS} has an {ENTRY}", next_step=syntax.NEXT_STEP)
+    return list(found.values())
+
+
+def commit(files: Files) -> str | None:
+    """Return the commit the archive was built from. Raises RegistryError when it has no place for one."""
+    return syntax.commit(_text(files, VERSION), VERSION)
+
+
+def _text(files: Files, path: str) -> str:
+    if path not in files:
+        raise RegistryError(f"{path} is not among the registry files", next_step="Add it to fixtures/registries.toml.")
+    return files[path]
+
+
+def _announced(text: str, path: str) -> list[str]:
+    """Return the class names a module lists as its EntryClass; none where it has no such name at all."""
+    if ENTRY not in text:
+        return []
+    tree = syntax.module(text, path)
+    writes = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == ENTRY and _stores(node)]
+    if not writes:
+        return []
+    value = syntax.assigned(tree.body, ENTRY, path)
+    items = value.elts if isinstance(value, ast.List) else [value]
+    if len(writes) != 1 or not items or not all(isinstance(item, ast.Name) for item in items):
+        raise RegistryError(f"{path}: {ENTRY} is no class and no list of classes", next_step=syntax.NEXT_STEP)
+    return [item.id for item in items if isinstance(item, ast.Name)]
+
+
+def _stores(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Store)

@@ -1,0 +1,43 @@
+"""What a registry holds, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KINDS = ("tool", "reasoning", "renderer", "tokenizer")
+"""The kinds of parts an engine registers by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One registered name, and what implements it."""
+
+    kind: str
+    """One of KINDS."""
+    name: str
+    """What the engine's user writes, e.g. after `--tool-call-parser`."""
+    module: str
+    """Dotted path of the module that holds the implementation."""
+    cls: str
+    """Name of the implementing class in `module`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One checkpoint an engine names."""
+
+    model: str
+    """Repository name on the Hub, `owner/name`."""
+    revision: str | None = None
+    """Commit, branch or pull request the engine asks for; None for the default branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """One model architecture an engine knows, with the checkpoints it names for it."""
+
+    name: str
+    section: str
+    """Where the engine lists it: text, multimodal, pooling, draft, backend or unsorted."""
+    checkpoints: tuple[Named, ...] = ()
+    """In the engine's order; empty where it names none."""
