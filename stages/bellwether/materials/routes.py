@@ -11,37 +11,32 @@ A package once downloaded stays in the user's cache, so an earlier download is w
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import json
+import itertools
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import platformdirs
 
 from bellwether.errors import MaterialError, PinMismatch
 from bellwether.materials import transforms
 from bellwether.materials.archives import read_member
+from bellwether.materials.configs import IDENTITY, TOKEN_IDS, derived_ids, own_ids, pick, read_config
 from bellwether.materials.hub import Hub, HubFailed
 from bellwether.materials.pins import sha256_of
 from bellwether.params import InputFile, Manifest, Package, narrowed
 
 DOWNLOAD_SECONDS = 900
 
-NARROWED = {
-    "generation_config.json": (("bos_token_id", "eos_token_id", "pad_token_id"),),
-    "config.json": (
-        ("model_type", "tokenizer_class"),
-        ("bos_token_id", "eos_token_id", "model_type", "pad_token_id", "tokenizer_class"),
-    ),
-}
-"""File → the key sets it may be narrowed to. The oracle reads nothing else of it; the longer set of config.json
-belongs to checkpoints without a generation_config.json."""
+NARROWED = ("generation_config.json", "config.json")
+"""Files of which only some fields are pinned, and laid out."""
 
 
 class RouteFailed(Exception):
@@ -102,18 +97,23 @@ def narrow(file: InputFile, data: bytes) -> bytes:
         RouteFailed: the bytes are no JSON object.
     """
     try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise RouteFailed(f"{file.path} is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise RouteFailed(f"{file.path} is no JSON object")
-    # Multimodal checkpoints keep the text model's token ids one level down, where transformers reads those that the
-    # outer level leaves out or sets to null.
-    inner = value.get("text_config") if isinstance(value.get("text_config"), dict) else {}
-    ids = {key: found for key, found in inner.items() if key.endswith("_token_id")}
-    whole = ids | {key: found for key, found in value.items() if found is not None}
-    candidates = [narrowed({key: whole.get(key) for key in keys}) for keys in NARROWED[file.path]]
-    return next((candidate for candidate in candidates if sha256_of(candidate) == file.sha256), candidates[0])
+        whole = read_config(file.path, data)
+    except MaterialError as error:
+        raise RouteFailed(str(error)) from None
+    candidates = _narrowings(file.path, whole)
+    first = next(candidates)
+    return next((value for value in itertools.chain([first], candidates) if sha256_of(value) == file.sha256), first)
+
+
+def _narrowings(name: str, whole: dict[str, Any]) -> Iterator[bytes]:
+    if name == "generation_config.json":
+        yield narrowed(pick(whole, TOKEN_IDS))
+        return
+    identity = pick(whole, IDENTITY)
+    yield narrowed(identity)
+    yield narrowed(identity | own_ids(whole))
+    with contextlib.suppress(MaterialError):  # transformers does not know the model: nothing can be derived
+        yield narrowed(identity | derived_ids(whole))
 
 
 class PackageRoute:
