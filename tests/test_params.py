@@ -27,8 +27,11 @@ from support import ROOT
 
 PINS = Path(__file__).parent / "expected" / "checkpoints_pins.tsv"
 """Published pins and independently rebuilt files: slug, file, sha256, proof. `pin only`: no package holds the file."""
-OWN_CONTAINER = {("glm-4.6", "tokenizer.json"), ("kimi-k2-instruct", "tokenizer.json")}
+OWN_CONTAINER = {(slug, "tokenizer.json") for slug in ("glm-4.6", "kimi-k2-instruct", "kimi-k3")}
 """Built with ignore_merges on, where the independent build has it off: the same vocabulary, another sha256."""
+CORRECTED = {("olmo-3-7b-instruct", "tokenizer.json"), ("olmo-3-7b-instruct", "tokenizer_config.json")}
+"""Differ from the independent build on purpose: four added tokens and the end-of-text token have other names in it."""
+MANIFESTS = sorted(path.parent.name for path in (ROOT / "fixtures").glob("*/manifest.toml"))
 
 PARAMS = """\
 checkpoints: [one, two.5-b]
@@ -382,32 +385,65 @@ def published() -> dict[str, dict[str, tuple[str, str]]]:
     return by_slug
 
 
-def test_every_manifest_folder_is_in_scope():
-    """A manifest outside params.yaml would never be read."""
-    folders = {path.parent.name for path in (ROOT / "fixtures").glob("*/manifest.toml")}
-    assert folders == set(read_params(ROOT).checkpoints)
+def test_every_checkpoint_in_scope_has_a_manifest():
+    """And there are more manifests: checkpoints of which only pins are known."""
+    assert set(read_params(ROOT).checkpoints) <= set(MANIFESTS)
 
 
-@pytest.mark.parametrize("slug", read_params(ROOT).checkpoints)
+def test_there_is_a_manifest_for_every_checkpoint_with_pins(published):
+    """41 checkpoints have published pins or an independent build."""
+    assert set(MANIFESTS) == set(published)
+    assert len(MANIFESTS) == 41
+
+
+@pytest.mark.parametrize("slug", MANIFESTS)
 def test_what_is_called_identical_equals_the_published_pin(published, slug: str):
     """Only a file whose sha256 is a published pin of that file may be called identical, and all such are."""
-    ours = {name: file.sha256 for name, file in read_manifest(ROOT, slug).files.items() if file.proof == "identical"}
+    files = read_manifest(ROOT, slug).files
+    ours = {name: file.sha256 for name, file in files.items() if file.proof == "identical" and file.transform}
     assert ours == {name: sha256 for name, (sha256, proof) in published[slug].items() if proof == "identical"}
 
 
-@pytest.mark.parametrize("slug", read_params(ROOT).checkpoints)
+@pytest.mark.parametrize("slug", MANIFESTS)
+def test_what_only_the_hub_has_is_pinned_to_the_published_sha256(published, slug: str):
+    """A file without a plan is identical by definition, so its pin has to be a published one."""
+    hub_only = {name: file.sha256 for name, file in read_manifest(ROOT, slug).files.items() if not file.transform}
+    assert hub_only == {name: published[slug][name][0] for name in hub_only}
+
+
+@pytest.mark.parametrize("slug", MANIFESTS)
 def test_built_files_equal_an_independent_build(published, slug: str):
     """Derived and unproved files carry the label and the sha256 a second implementation reached."""
     built = {
         (name, file.sha256, file.proof)
         for name, file in read_manifest(ROOT, slug).files.items()
-        if name in published[slug] and file.proof != "identical" and (slug, name) not in OWN_CONTAINER
+        if published[slug].get(name, ("", ""))[1] in ("derived", "unproved")
+        and (slug, name) not in OWN_CONTAINER | CORRECTED
     }
     assert built == {
         (name, sha256, proof)
         for name, (sha256, proof) in published[slug].items()
-        if proof in ("derived", "unproved") and (slug, name) not in OWN_CONTAINER
+        if proof in ("derived", "unproved") and (slug, name) not in OWN_CONTAINER | CORRECTED
     }
+
+
+@pytest.mark.parametrize("slug", MANIFESTS)
+def test_what_stands_in_for_a_file_that_was_not_obtained_is_not_called_identical(published, slug: str):
+    """The published pin of that file is another one."""
+    for name, file in read_manifest(ROOT, slug).files.items():
+        if published[slug].get(name, ("", ""))[1] == "pin only" and file.transform:
+            assert file.proof in ("derived", "unproved")
+            assert file.sha256 != published[slug][name][0]
+
+
+def test_olmo_3_has_the_names_its_prompts_use():
+    """`<functions>` and its three sisters, and `<|endoftext|>` as the tokenizer's own end."""
+    files = read_manifest(ROOT, "olmo-3-7b-instruct").files
+    added = {token_id: content for token_id, content, _ in files["tokenizer.json"].options["added_tokens"]}
+    assert [added[token_id] for token_id in range(100265, 100270)] == [
+        *("<|im_end|>", "<functions>", "</functions>", "<function_calls>", "</function_calls>")
+    ]
+    assert '"eos_token": "<|endoftext|>"' in files["tokenizer_config.json"].options["value"]
 
 
 @pytest.mark.parametrize(("slug", "name"), sorted(OWN_CONTAINER))
@@ -419,16 +455,17 @@ def test_a_container_of_our_own_is_called_derived(published, slug: str, name: st
     assert file.sha256 != published[slug][name][0]
 
 
-@pytest.mark.parametrize("slug", read_params(ROOT).checkpoints)
+@pytest.mark.parametrize("slug", MANIFESTS)
 def test_files_no_package_holds_are_listed_as_unreached(published, slug: str):
-    """What is known to exist and was not obtained is said so, with the sha256 it has."""
+    """What is known to exist and was not obtained is said so with the sha256 it has, or is left to the Hub."""
     manifest = read_manifest(ROOT, slug)
     pin_only = {name: sha256 for name, (sha256, proof) in published[slug].items() if proof == "pin only"}
-    assert pin_only.items() <= manifest.unreached.items()
+    only_on_the_hub = {name: file.sha256 for name, file in manifest.files.items() if not file.transform}
+    assert pin_only.items() <= manifest.unreached.items() | only_on_the_hub.items()
     assert all(manifest.inputs.get(name) != sha256 for name, sha256 in manifest.unreached.items())
 
 
-@pytest.mark.parametrize("slug", read_params(ROOT).checkpoints)
+@pytest.mark.parametrize("slug", MANIFESTS)
 def test_nothing_unpublished_is_called_identical_or_derived(published, slug: str):
     """A file outside the table of pins is unproved."""
     for name, file in read_manifest(ROOT, slug).files.items():

@@ -122,6 +122,43 @@ def all_merges(ranks: dict[bytes, int]) -> list[list[str]]:
     return merges
 
 
+def one_merge_each(ranks: dict[bytes, int]) -> list[list[str]]:
+    """Return the merge that makes each token of the two tokens it was learnt from, in file order.
+
+    They are the two parts left when the token's own bytes are merged by lower ranks only. Tokens that end in more parts
+    have none. That is how a list of merges was first written out for the ranks of OpenAI's vocabularies.
+    """
+    spelled = {token: spell(token) for token in ranks}
+    merges = []
+    for token, rank in ranks.items():
+        if len(token) > 1 and len(parts := _merged_below(token, ranks, rank)) == 2:
+            merges.append([spelled[parts[0]], spelled[parts[1]]])
+    return merges
+
+
+def _merged_below(token: bytes, ranks: dict[bytes, int], limit: int) -> list[bytes]:
+    """Merge the bytes of `token` by ranks below `limit`: the lowest rank first, the leftmost pair among equals."""
+    parts = [token[place : place + 1] for place in range(len(token))]
+    while len(parts) > 2:
+        best, at = limit, -1
+        for place in range(len(parts) - 1):
+            if (rank := ranks.get(parts[place] + parts[place + 1], limit)) < best:
+                best, at = rank, place
+        if at < 0:
+            break
+        parts[at : at + 2] = [parts[at] + parts[at + 1]]
+    return parts
+
+
+MERGES = {"all": all_merges, "one": one_merge_each}
+"""Name → how ranks become a list of merges."""
+
+
+def merges_txt(merges: Iterable[Sequence[str]]) -> str:
+    """Return merges.txt with its version line."""
+    return "#version: 0.2\n" + "".join(f"{left} {right}\n" for left, right in merges)
+
+
 def added_token(token_id: int, content: str, special: bool) -> dict:
     """Return the entry of an added token that is found wherever its text stands, before anything is normalised."""
     return {
@@ -142,11 +179,12 @@ def tokenizer_json(
     normalizer: str | None,
     ignore_merges: bool,
     added_tokens: Iterable[Sequence],
+    merges: str = "all",
 ) -> dict:
     """Return the tokenizer.json object of a byte-level BPE.
 
     `added_tokens` are `(id, content, special)` in id order. `ignore_merges` takes a piece that is itself a token whole,
-    which is what tiktoken does.
+    which is what tiktoken does. `merges` is a name of MERGES.
     """
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
     split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
@@ -169,6 +207,6 @@ def tokenizer_json(
             "byte_fallback": False,
             "ignore_merges": ignore_merges,
             "vocab": {spell(token): rank for token, rank in ranks.items()},
-            "merges": all_merges(ranks),
+            "merges": MERGES[merges](ranks),
         },
     }

@@ -27,19 +27,52 @@ def _copy(source: bytes) -> bytes:
     return source
 
 
-def _crlf_to_lf(source: bytes) -> bytes:
-    return source.replace(b"\r\n", b"\n")
+def _crlf_to_lf(source: bytes, *, drop_first_line: bool = False) -> bytes:
+    """merges.txt of some checkpoints lacks the version line."""
+    text = source.replace(b"\r\n", b"\n")
+    return text.partition(b"\n")[2] if drop_first_line else text
 
 
-def _splice_template(config: bytes, template: bytes, *, strip_newlines: bool = False) -> bytes:
-    """Set `chat_template` of a tokenizer_config.json. The key keeps its place when present, else it goes last."""
+def _splice_template(config: bytes, template: bytes, *, strip_newlines: bool = False, final_newline: bool = True,
+                     values: str = "{}") -> bytes:  # fmt: skip
+    """Set `chat_template`, and the keys of `values`, of a tokenizer_config.json.
+
+    A key keeps its place when present, else it goes last.
+    """
     text = template.decode()
-    return dump({**json.loads(config), "chat_template": text.rstrip("\n") if strip_newlines else text})
+    spliced = {**json.loads(config), **json.loads(values)}
+    spliced["chat_template"] = text.rstrip("\n") if strip_newlines else text
+    return dump(spliced, tail="\n" if final_newline else "")
 
 
 def _drop_key(config: bytes, *, key: str) -> bytes:
     value = json.loads(config)
     del value[key]
+    return dump(value)
+
+
+def _filter_added_tokens(tokenizer: bytes, *, below: int) -> bytes:
+    """Keep the added tokens of a tokenizer.json with ids below `below`: an older checkpoint of the family has fewer."""
+    value = json.loads(tokenizer)
+    value["added_tokens"] = [token for token in value["added_tokens"] if token["id"] < below]
+    return dump(value)
+
+
+def _filter_added_tokens_decoder(config: bytes, *, below: int, drop_key: str) -> bytes:
+    """The same for a tokenizer_config.json, and one key less: the chat template of another checkpoint."""
+    value = json.loads(config)
+    del value[drop_key]
+    table = value["added_tokens_decoder"]
+    value["added_tokens_decoder"] = {token_id: token for token_id, token in table.items() if int(token_id) < below}
+    return dump(value)
+
+
+def _rename_added_tokens(tokenizer: bytes, *, tokens: list) -> bytes:
+    """Give added tokens of a tokenizer.json, by id, another text: `[id, content, special, normalized]` each."""
+    value = json.loads(tokenizer)
+    by_id = {token["id"]: token for token in value["added_tokens"]}
+    for token_id, content, special, normalized in tokens:
+        by_id[token_id].update(content=content, special=special, normalized=normalized)
     return dump(value)
 
 
@@ -57,8 +90,12 @@ def _packed_ranks(binary: bytes, *, count: int) -> bytes:
     return bpe.unpack_ranks(binary, count)
 
 
+def _packed_ranks_to_merges(binary: bytes, *, count: int) -> bytes:
+    return bpe.merges_txt(bpe.one_merge_each(bpe.read_ranks(bpe.unpack_ranks(binary, count)))).encode()
+
+
 def _ranks_to_json(ranks: bytes, *, pattern: str, added_tokens: list, normalizer: str | None = None,
-                   ignore_merges: bool = False) -> bytes:  # fmt: skip
+                   ignore_merges: bool = False, merges: str = "all") -> bytes:  # fmt: skip
     return dump(
         bpe.tokenizer_json(
             bpe.read_ranks(ranks),
@@ -66,6 +103,7 @@ def _ranks_to_json(ranks: bytes, *, pattern: str, added_tokens: list, normalizer
             normalizer=normalizer,
             ignore_merges=ignore_merges,
             added_tokens=added_tokens,
+            merges=merges,
         )
     )
 
@@ -86,8 +124,8 @@ def _gguf_merges(data: bytes) -> bytes:
     return gguf.merges_txt(data).encode()
 
 
-def _gguf_to_json(data: bytes) -> bytes:
-    return dump(gguf.tokenizer_json(data), tail="")
+def _gguf_to_json(data: bytes, *, skeleton: str = "smollm2", final_newline: bool = False) -> bytes:
+    return dump(gguf.tokenizer_json(data, skeleton), tail="\n" if final_newline else "")
 
 
 TRANSFORMS: Mapping[str, Transform] = {
@@ -95,9 +133,13 @@ TRANSFORMS: Mapping[str, Transform] = {
     "crlf-to-lf": _crlf_to_lf,
     "splice-template": _splice_template,
     "drop-key": _drop_key,
+    "filter-added-tokens": _filter_added_tokens,
+    "filter-added-tokens-decoder": _filter_added_tokens_decoder,
+    "rename-added-tokens": _rename_added_tokens,
     "literal": _literal,
     "narrowed": _narrowed,
     "packed-ranks": _packed_ranks,
+    "packed-ranks-to-merges": _packed_ranks_to_merges,
     "ranks-to-json": _ranks_to_json,
     "packed-ranks-to-json": _packed_ranks_to_json,
     "gguf-template": _gguf_template,
