@@ -36,7 +36,7 @@ class Origin:
     dataset: str
     """Short name of the dataset, e.g. `bfcl`."""
     source: str
-    """`pypi:name==version`, `github:owner/repo@sha`, `hf:datasets/owner/name@sha`, or `handmade`."""
+    """`pypi:name==version`, `github:owner/repo@sha`, `hf:datasets/owner/name@sha`, `handmade`, or `derived`."""
     file: str
     """Path of the file inside the source."""
     sha256: str
@@ -79,6 +79,8 @@ class Case:
     """sha256 of the only tokenizer.json for which `ids` mean something; None when the case serves every checkpoint."""
     malformed: bool = False
     """parse: no template writes this output, so what a server makes of it is policy, not truth."""
+    parts: tuple[tuple[Origin, str], ...] = ()
+    """Origin and row of each case a derived case is put together from."""
 
     @property
     def case_id(self) -> str:

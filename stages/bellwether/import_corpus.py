@@ -15,7 +15,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from bellwether.corpora.sources import Fetch, Items, fetcher, licence_text, read_source
+from bellwether.corpora.sources import Fetch, Items, fetcher, licence_text, sources_of
 from bellwether.corpora.store import write_corpus
 from bellwether.errors import CorpusError, Finding, ParamsError
 from bellwether.layout import corpus_folder, pins_folder
@@ -31,7 +31,7 @@ MODULE = re.compile(r"[a-z0-9_]+")
 def main(root: Path, corpus: str) -> dict[str, int]:
     """Import `corpus` and return table name → rows. Its folder is replaced as a whole, or stays as it was.
 
-    Beside the tables stands the text of the data's licence, `LICENSE.<corpus>`.
+    Beside the tables stands the text of each licence the data is under, `LICENSE.<corpus>`.
 
     Raises:
         ParamsError: there is no corpus of that name, or its pins are malformed.
@@ -88,6 +88,6 @@ def _write(root: Path, corpus: str, importer: Importer, folder: Path) -> dict[st
     counts = write_corpus(importer(pins, fetch), corpus, folder)
     if not counts["cases"]:
         raise CorpusError(f"corpus {corpus} has no case", next_step="Check its source.")
-    if (pins / "source.toml").is_file():  # hand-written lines are under this project's own licence
-        (folder / f"LICENSE.{corpus}").write_bytes(licence_text(read_source(pins), fetch))
+    for source in sources_of(pins):
+        (folder / f"LICENSE.{source.corpus}").write_bytes(licence_text(source, fetch))
     return counts

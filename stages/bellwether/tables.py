@@ -44,6 +44,7 @@ def _schema(*fields: pa.Field) -> pa.Schema:
 
 TEXT, NUMBER, FLAG, DIGEST = pa.string(), pa.int32(), pa.bool_(), pa.binary(32)
 IDS = pa.list_(pa.field("id", NUMBER, nullable=False))
+PARTS = pa.list_(pa.struct([pa.field("origin_id", TEXT), pa.field("row", TEXT)]))
 TOOL_CALLS = pa.list_(pa.struct([pa.field("name", TEXT), pa.field("arguments", TEXT)]))
 
 CASES = _schema(
@@ -63,6 +64,7 @@ CASES = _schema(
     _field("origin_id", TEXT, "key into origins"),
     _field("origin_row", TEXT, "identifier of the row in the origin's file"),
     _field("written", pa.list_(TEXT), "what the importer invented, as opposed to took over"),
+    _field("parts", PARTS, "the rows a derived case is put together from; empty for a case of one origin"),
 )
 REQUESTS = _schema(
     _field("request_sha256", DIGEST, "sha256 of the request text in UTF-8"),

@@ -6,6 +6,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -70,6 +71,7 @@ def test_five_tables_hold_what_the_importer_gave(tmp_path: Path):
         "origin_id": "pypi:toy==1#toy.json",
         "origin_row": "7",
         "written": ["reasoning"],
+        "parts": [],
     }
     nothing = {"message": None, "notes": "", "written": []}
     ids = {"case_id": "detokenize/toy-a/ids", "kind": "detokenize", "name": "ids", "case_index": 1, "origin_row": "8"}
@@ -92,6 +94,18 @@ def test_five_tables_hold_what_the_importer_gave(tmp_path: Path):
     assert rows(tmp_path, "toy", "repeats") == [dropped]
     left_out = {"corpus": "toy", "kind": "parse", "set": "toy-b", "row": "9", "reason": "no call"}
     assert rows(tmp_path, "toy", "left_out") == [left_out]
+
+
+def test_derived_case_names_the_rows_it_is_made_of(tmp_path: Path):
+    """Its own origin and those of its parts stand in the table of origins, each once."""
+    derived = Origin("toys", "derived", "corpus/toys/derived.toml", "", "MIT AND Apache-2.0")
+    case = Case("parse", "toys", "one", derived, "0", request=HI, message="{}", parts=((TOY, "7"), (HAND, "a")))
+    store(tmp_path, "toys", [case, replace(case, name="two", parts=((TOY, "8"),))])
+    assert [row["parts"] for row in rows(tmp_path, "toys", "cases")] == [
+        [{"origin_id": TOY.origin_id, "row": "7"}, {"origin_id": HAND.origin_id, "row": "a"}],
+        [{"origin_id": TOY.origin_id, "row": "8"}],
+    ]
+    assert [row["dataset"] for row in rows(tmp_path, "toys", "origins")] == ["toys", "toy", "handmade"]
 
 
 def test_one_request_is_stored_once(tmp_path: Path):

@@ -17,7 +17,7 @@ import json
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -112,8 +112,8 @@ def corpus(folder: Path, fetch: Fetch) -> Items:
     return drop_repeats(cases(fetch(source, archive), source.source))
 
 
-def cases(archive: Path, source: str = SOURCE) -> Iterator[Case | LeftOut]:
-    """Yield every case of the BFCL wheel `archive`, repeats included, category by category in the order of `SETS`.
+def cases(archive: Path, source: str = SOURCE, categories: Sequence[str] = CATEGORIES) -> Iterator[Case | LeftOut]:
+    """Yield every case of `categories` of the BFCL wheel `archive`, repeats included, category by category.
 
     Of each category: the render cases of its rows; then, unless it is one of `UNANSWERED`, per row a parse case of the
     same name or a `LeftOut` of kind `parse` with the reason why there is none. Chat body and tool schemas are those of
@@ -128,7 +128,7 @@ def cases(archive: Path, source: str = SOURCE) -> Iterator[Case | LeftOut]:
         raise CorpusError(f"{archive}: expected the bfcl-eval wheel, got {fault}", next_step=_FETCH) from fault
     with wheel:
         apis: dict[str, _Api] = {}
-        for category in CATEGORIES:
+        for category in categories:
             if category.startswith("multi_turn") and not apis:
                 apis = _apis(wheel)
             yield from _category(wheel, category, apis, source)

@@ -8,6 +8,9 @@ The folder of a corpus is one dependency of its import stage, so a pin that move
 | `github:OWNER/REPO@COMMIT` | paths in the repository | a mirror folder, the download cache, GitHub |
 | `hf:datasets/OWNER/NAME@COMMIT` | paths in the repository | see `hub` |
 
+A derived corpus has `corpus/<name>/derived.toml` instead, which names the corpora it is built from and repeats the
+sha256 of the files it reads, so that a pin that moves there makes it stale too.
+
 A mirror is the folder `BELLWETHER_MIRROR`, whose files are named by their sha256.
 """
 
@@ -85,6 +88,23 @@ class Source:
         return match[name]
 
 
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """One `derived.toml`."""
+
+    folder: Path
+    title: str
+    changes: str
+    """What is put together from what, in sentences."""
+    parts: Mapping[str, Source]
+    """Corpus it is built from → that corpus' pins."""
+
+    @property
+    def license(self) -> str:
+        """SPDX expression: all that the parts are under."""
+        return " AND ".join(sorted({source.license for source in self.parts.values()}))
+
+
 class Fetch(Protocol):
     """The way to a pinned file."""
 
@@ -105,14 +125,7 @@ def read_source(folder: Path) -> Source:
             (a commit is 40 hex digits), a sha256 that is not 64, or a path that leaves the source.
     """
     path = folder / "source.toml"
-    try:
-        raw = tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise ParamsError(
-            f"{path} does not exist", next_step="Add it, or take the corpus out of params.yaml."
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ParamsError(f"{path} is not TOML: {error}", next_step="Mend the file.") from None
+    raw = _toml(path)
     files = raw.pop("files", {})
     texts = ("title", "source", "homepage", "license", "license_file", "attribution", "changes")
     _keys(raw, dict.fromkeys(texts, str), str(path))
@@ -137,6 +150,41 @@ def read_source(folder: Path) -> Source:
     return Source(folder=folder, files=pins, **{key: text.strip() for key, text in raw.items()})
 
 
+def read_derived(folder: Path) -> Derived:
+    """Return `folder/derived.toml`.
+
+    Raises:
+        ParamsError: missing, no TOML, a key that is unknown, missing or of the wrong type, or a part whose own pins say
+            another sha256, or nothing, of a file named here.
+    """
+    path = folder / "derived.toml"
+    raw = _toml(path)
+    _keys(raw, {"title": str, "changes": str, "parts": dict}, str(path))
+    parts = {}
+    for name, files in raw["parts"].items():
+        _keys(files, dict.fromkeys(files if isinstance(files, dict) else (), str), f"{path}: [parts.{name}]")
+        parts[name] = read_source(folder.parent / name)
+        for file, sha256 in files.items():
+            pin = parts[name].files.get(file)
+            if pin is None or pin.sha256 != sha256:
+                raise ParamsError(
+                    f"{path}: {file} of {name} is {sha256} here and {pin.sha256 if pin else 'not pinned'} there",
+                    next_step=f"Take over what corpus/{name}/source.toml says.",
+                )
+    return Derived(folder, raw["title"], raw["changes"].strip(), parts)
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise ParamsError(
+            f"{path} does not exist", next_step="Add it, or take the corpus out of params.yaml."
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ParamsError(f"{path} is not TOML: {error}", next_step="Mend the file.") from None
+
+
 def _keys(raw: Any, expected: Mapping[str, type], where: str) -> None:
     if not isinstance(raw, dict):
         raise ParamsError(f"{where} is no table", next_step="Mend the file.")
@@ -148,6 +196,13 @@ def _keys(raw: Any, expected: Mapping[str, type], where: str) -> None:
             raise ParamsError(f"{where}: key {key!r} is missing", next_step="Add it.")
         if not isinstance(raw[key], kind) or isinstance(raw[key], bool) or raw[key] == "":
             raise ParamsError(f"{where}: {key!r} is {raw[key]!r}, not {kind.__name__}", next_step="Mend the file.")
+
+
+def sources_of(folder: Path) -> list[Source]:
+    """Return the sources a corpus is made from: one, those of its parts, or none when it is this project's own work."""
+    if (folder / "derived.toml").is_file():
+        return list(read_derived(folder).parts.values())
+    return [read_source(folder)] if (folder / "source.toml").is_file() else []
 
 
 def licence_text(source: Source, fetch: Fetch) -> bytes:

@@ -42,7 +42,8 @@ def write_corpus(items: Iterable[Case | Repeat | LeftOut], corpus: str, folder: 
                         if request is not None and request not in seen:
                             seen.add(request)
                             rows["requests"].append({"request_sha256": request, "request": item.request})
-                        origins.setdefault(item.origin.origin_id, item.origin)
+                        for origin in (item.origin, *(origin for origin, _ in item.parts)):
+                            origins.setdefault(origin.origin_id, origin)
                         rows["cases"].append(_case_row(item, corpus, next(index), request))
                     case Repeat():
                         rows["repeats"].append(
@@ -78,6 +79,7 @@ def _case_row(case: Case, corpus: str, index: int, request: bytes | None) -> dic
         "origin_id": case.origin.origin_id,
         "origin_row": case.row,
         "written": list(case.written),
+        "parts": [{"origin_id": origin.origin_id, "row": row} for origin, row in case.parts],
     }
 
 
