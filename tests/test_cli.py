@@ -49,6 +49,7 @@ ARGUMENTS = {
     "sql": ["select 1"],
     "count": [],
     "unpack": ["tree"],
+    "manifests": [],
 }
 """What each command that works in a checkout is given at least."""
 

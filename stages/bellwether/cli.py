@@ -71,7 +71,7 @@ def _note(missing: tuple[str, ...]) -> None:
         click.echo(f"note: {len(missing)} tables of the scope are not recorded, e.g. {missing[0]}", err=True)
 
 
-def _root(context: click.Context, parameter: click.Parameter, value: Path | None) -> Path:
+def _root(context: click.Context, parameter: click.Parameter | None, value: Path | None) -> Path:
     """Return the project's root: the option, else the nearest folder upward that holds params.yaml."""
     if value is not None:
         return value.resolve()
@@ -82,12 +82,14 @@ def _root(context: click.Context, parameter: click.Parameter, value: Path | None
     raise ParamsError(f"no params.yaml in {here} or above", next_step="Run inside a checkout, or pass --root.")
 
 
-root_option = click.option(
-    "--root",
-    type=click.Path(path_type=Path, file_okay=False),
-    callback=_root,
-    help="The checkout to work in.  [default: the nearest one upward]",
-)
+_root_is = {
+    "type": click.Path(path_type=Path, file_okay=False),
+    "help": "The checkout to work in.  [default: the nearest one upward]",
+}
+root_option = click.option("--root", callback=_root, **_root_is)
+plain_root_option = click.option(
+    "--root", **_root_is
+)  # of a command with commands below it: whose --root it is, is open
 jobs_option = click.option("--jobs", type=click.IntRange(1), help="Worker processes.  [default: one per core]")
 
 
@@ -221,6 +223,65 @@ def unpack(folder: Path, slugs: tuple[str, ...], root: Path) -> None:
 
     for slug, lines in writer.main(root, folder, slugs).items():
         click.echo(f"{folder / slug}: {lines:,} lines")
+
+
+@cli.group(invoke_without_command=True)
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 when something would be written, and say what.")
+@plain_root_option
+@click.pass_context
+def manifests(context: click.Context, check: bool, root: Path | None) -> None:
+    """Write which checkpoints share one recording: the `group` line of each fixtures/SLUG/manifest.toml.
+
+    Checkpoints with equal oracle inputs form a group. The one in params.yaml, else the most downloaded, is its primary;
+    the others name it, and are never recorded themselves.
+    """
+    if context.invoked_subcommand is not None:
+        if check:
+            raise click.UsageError("--check stands alone")
+        return
+    from bellwether import manifests as stage
+
+    _tell(stage.main(_root(context, None, root), check=check))
+
+
+@manifests.command("add")
+@click.argument("checkpoints", nargs=-1, required=True, metavar="OWNER/NAME@REVISION...")
+@click.option("--tier", type=click.IntRange(1, 3), default=3, show_default=True, help="1 first, 3 last.")
+@plain_root_option
+@click.pass_context
+def manifests_add(context: click.Context, checkpoints: tuple[str, ...], tier: int, root: Path | None) -> None:
+    """Write the manifests of checkpoints as the Hub has them, all of them or none.
+
+    REVISION is a commit of 40 hex digits. Every oracle input of the repository is downloaded and pinned by its sha256.
+    To record one, add its slug to `checkpoints` in params.yaml and its tables under `report` in dvc.yaml.
+    """
+    from bellwether import manifests as stage
+
+    _tell(stage.add(_root(context, None, root or context.parent.params["root"]), checkpoints, tier))
+
+
+def _tell(outcome: Any) -> None:
+    for change in outcome.changes:
+        click.echo(change)
+    moved = "" if outcome.changes else ", nothing to change"
+    click.echo(f"{outcome.manifests} manifests, {outcome.groups} groups{moved}")
+
+
+@cli.command()
+@click.option("--hub", is_flag=True, help="Ask the Hub about every checkpoint first (HF_ENDPOINT is honoured).")
+@click.option(
+    "--check", is_flag=True, help="Make the list again and compare with the stored one; exit 1 on a difference."
+)
+@root_option
+def models(hub: bool, check: bool, root: Path) -> None:
+    """Write fixtures/models.jsonl, the checkpoints engines name, and print how many there are per status and tier.
+
+    Names come from the registries of the pinned vLLM and SGLang packages and from the manifests. Without --hub no line
+    loses what the Hub said before.
+    """
+    from bellwether import models as stage
+
+    click.echo(stage.counts((stage.check if check else stage.main)(root, ask_hub=hub)))
 
 
 @cli.command()

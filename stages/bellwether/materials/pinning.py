@@ -79,7 +79,8 @@ def pin(hub: Hub, model: str, revision: str, tier: int) -> Manifest:
             data |= {name: hub.download(model, revision, name) for name in code}
     except HubFailed as error:
         raise InputUnavailable(
-            f"{model}@{revision} cannot be read: {error}", next_step="Nothing was written. Mend that, and run again."
+            f"{model}@{revision} cannot be read: {error}",
+            next_step="Nothing was written. Run it again where the Hub gives it (HF_ENDPOINT, HF_TOKEN).",
         ) from None
     if not data:
         raise MaterialError(f"{model}@{revision} holds no oracle input", next_step="Check the name and the revision.")
