@@ -16,6 +16,7 @@ text, because a TOML writer would put it below the comment of the next table; re
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -221,8 +222,9 @@ def write_all(texts: Mapping[Path, str]) -> None:
         raise
     finally:
         for path in texts:
-            work_name(path, "partial").unlink(missing_ok=True)
-            work_name(path, "old").unlink(missing_ok=True)
+            for kind in ("partial", "old"):
+                with contextlib.suppress(OSError):  # what went wrong is told already
+                    work_name(path, kind).unlink(missing_ok=True)
         for folder in created:
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
