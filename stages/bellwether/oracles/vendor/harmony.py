@@ -1,0 +1,44 @@
+"""The harmony renderer of gpt-oss, whose library carries its vocabulary. It gives ids, and reads no checkpoint file.
+
+Of a request it knows messages, tools and `reasoning_effort`; chat_template_kwargs never reach it, and a prompt for
+the next turn is what it writes, whatever else is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bellwether.environments import environment
+from bellwether.oracles.vendor.encoder import Plan, VendorRefused, script
+from bellwether.oracles.vendor.front_end import messages_of
+from bellwether.params import Manifest, Params
+from bellwether.sandbox import Inside
+
+
+def plan(manifest: Manifest, params: Params, folder: Path) -> Plan:
+    """Return how the renderer is run: with the fixed clock's date as the conversation's."""
+    built = environment("harmony")
+    date = params.clock.date().isoformat()
+    return Plan(
+        inside=Inside(
+            manifest.slug,
+            script("harmony"),
+            {"date": date},
+            python=built.python,
+            packages=[built.packages],
+        ),
+        call=_call,
+        content_format="string",
+        versions=built.versions,
+        settings={"conversation_start_date": date},
+    )
+
+
+def _call(request: Mapping[str, Any], facts: Any) -> dict[str, Any]:
+    tools = request.get("tools")
+    for tool in tools or ():
+        if not isinstance(tool, dict) or tool.get("type", "function") != "function" or "function" not in tool:
+            raise VendorRefused("ValueError: a tool is no function")
+    return {"messages": messages_of(request), "tools": tools, "reasoning_effort": request.get("reasoning_effort")}
