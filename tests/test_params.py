@@ -365,11 +365,11 @@ def test_every_source_of_the_project_is_a_listed_package():
     packages = read_packages(ROOT)
     used = {
         source.package
-        for slug in read_params(ROOT).checkpoints
+        for slug in MANIFESTS
         for file in read_manifest(ROOT, slug).files.values()
         for source in file.sources
     }
-    assert used == set(packages)
+    assert used | {"sglang"} == set(packages)  # sglang is only read for the names its engine registers
 
 
 # The pins of this project

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bellwether.errors import MaterialError
-from bellwether.materials import bpe, gguf
+from bellwether.materials import bpe, gguf, sentencepiece, tekken
 from bellwether.params import narrowed
 
 Transform = Callable[..., bytes]
@@ -128,6 +128,14 @@ def _gguf_to_json(data: bytes, *, skeleton: str = "smollm2", final_newline: bool
     return dump(gguf.tokenizer_json(data, skeleton), tail="\n" if final_newline else "")
 
 
+def _sentencepiece_to_json(model: bytes) -> bytes:
+    return dump(sentencepiece.tokenizer_json(model), tail="")
+
+
+def _tekken_to_json(vocabulary: bytes, *, special_tokens: list) -> bytes:
+    return dump(tekken.tokenizer_json(vocabulary, special_tokens))
+
+
 TRANSFORMS: Mapping[str, Transform] = {
     "copy": _copy,
     "crlf-to-lf": _crlf_to_lf,
@@ -146,6 +154,8 @@ TRANSFORMS: Mapping[str, Transform] = {
     "gguf-vocab": _gguf_vocab,
     "gguf-merges": _gguf_merges,
     "gguf-to-json": _gguf_to_json,
+    "sentencepiece-to-json": _sentencepiece_to_json,
+    "tekken-to-json": _tekken_to_json,
 }
 
 
