@@ -44,7 +44,9 @@ class LocalHub:
     `refused` maps a repository to the status and headers each of its files is answered with. `large` names files
     that lie in a storage of another host name. `cut` maps a file to the byte at which every answer about it breaks
     off, `sizes` to the size it is said to have. `xet` names files announced as chunked storage, of which this hub has
-    none. `cards` maps a repository to the metadata of its card. `authorized` lists the paths that came with a token.
+    none. `about` maps a repository to more of what the Hub knows of it, `failing` to the status its description is
+    answered with. `cards` maps a repository to the metadata of its card. `authorized` lists the paths that came with a
+    token.
     """
 
     def __init__(self, files: Files = MappingProxyType({})) -> None:
@@ -59,6 +61,8 @@ class LocalHub:
         self.sizes: dict[str, int] = {}
         self.xet: set[str] = set()
         self.cards: dict[str, dict] = {}
+        self.about: dict[str, dict] = {}
+        self.failing: dict[str, int] = {}
         self.authorized: list[str] = []
 
     def __enter__(self) -> Self:
@@ -165,6 +169,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _repository(self, repo: str, revision: str | None, *, tree: bool) -> None:
         revisions = self._revisions(repo)
+        if repo in self.hub.failing:
+            self._send(self.hub.failing[repo], b"")
+            return
         if not revisions:
             self._send(404, b"", {"X-Error-Code": "RepoNotFound"})
             return
@@ -182,7 +189,16 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             held_files = [{"rfilename": name} for name in held]
             card = {"cardData": self.hub.cards[repo]} if repo in self.hub.cards else {}
-            self._json({"id": repo, "modelId": repo, "sha": revision, "siblings": held_files, **card})
+            self._json(
+                {
+                    "id": repo,
+                    "modelId": repo,
+                    "sha": revision,
+                    "siblings": held_files,
+                    **card,
+                    **self.hub.about.get(repo, {}),
+                }
+            )
 
     def _revisions(self, repo: str) -> list[str]:
         return [revision for of, revision, _ in self.hub.files if of == repo]

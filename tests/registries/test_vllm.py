@@ -142,7 +142,8 @@ def test_an_example_may_name_its_checkpoint_by_keyword_and_pin_it():
         ("_HfExamplesInfo('a/b', {}, 'c/d')", "in another place"),
         ("_HfExamplesInfo(name)", "no literal"),
         ("_HfExamplesInfo('a/b', {'x': 1})", "a checkpoint is no text"),
-        ("_HfExamplesInfo('a/b', revision=7)", "the revision is no text"),
+        ("_HfExamplesInfo('a/b', revision=7)", "the revision or the draft model is no text"),
+        ("_HfExamplesInfo('a/b', speculative_model=7)", "the revision or the draft model is no text"),
     ],
 )
 def test_an_example_of_another_shape_is_an_error(text, told):

@@ -30,6 +30,8 @@ class Named:
     """Repository name on the Hub, `owner/name`."""
     revision: str | None = None
     """Commit, branch or pull request the engine asks for; None for the default branch."""
+    draft: bool = False
+    """Whether it proposes tokens for the checkpoint named before it, and writes no messages itself."""
 
 
 @dataclass(frozen=True, slots=True)

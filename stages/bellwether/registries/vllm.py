@@ -115,6 +115,8 @@ def architectures(files: Files) -> list[Architecture]:
 def examples(files: Files) -> list[Architecture]:
     """Return the architectures of vLLM's tests with the checkpoints they load, the default one first.
 
+    In the section of drafts the default is the model that is drafted for; the draft comes last, where it is another.
+
     Raises:
         RegistryError: as `parts`, or an example is no `_HfExamplesInfo` with a literal name.
     """
@@ -182,11 +184,14 @@ def _example(node: ast.expr, where: str) -> Iterator[Named]:
     revision = syntax.literal(given["revision"], where) if "revision" in given else None
     if not isinstance(extras, dict) or not all(isinstance(name, str) for name in (default, *extras.values())):
         raise RegistryError(f"{where}: a checkpoint is no text", next_step=syntax.NEXT_STEP)
-    if not isinstance(revision, str | None):
-        raise RegistryError(f"{where}: the revision is no text", next_step=syntax.NEXT_STEP)
+    draft = syntax.literal(given["speculative_model"], where) if "speculative_model" in given else None
+    if not isinstance(revision, str | None) or not isinstance(draft, str | None):
+        raise RegistryError(f"{where}: the revision or the draft model is no text", next_step=syntax.NEXT_STEP)
     if REPOSITORY.match(default):
         yield Named(default, revision)
     yield from (Named(name) for name in extras.values() if REPOSITORY.match(name))
+    if draft and draft != default and REPOSITORY.match(draft):
+        yield Named(draft, draft=True)
 
 
 def _rows(page: str) -> Iterator[tuple[tuple[str, ...], dict[str, str]]]:
