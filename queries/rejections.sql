@@ -5,7 +5,8 @@ select
     reference.kind,
     reference.source,
     reference.normalisation,
-    coalesce(authority.place = 0, false) and is_judged(reference.kind, reference.normalisation) as decides,
+    coalesce(authority.place = 0, false)
+    and is_judged(reference.kind, reference.source, reference.normalisation) as decides,
     reference.outcome,
     reference.reason_class,
     reference.reason_code,

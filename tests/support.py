@@ -10,14 +10,14 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from bellwether import import_corpus
+from bellwether import import_corpus, second_references
 from bellwether.corpora.sources import fetcher, read_source
 from bellwether.layout import pins_folder
 from bellwether.materials.archives import read_member
 from bellwether.materials.pins import verify
 from bellwether.materials.routes import PackageRoute, cache_folder, default_routes
 from bellwether.materials.snapshot import lay_out
-from bellwether.params import read_manifest, read_packages, read_params
+from bellwether.params import read_manifest, read_packages, read_params, read_second_references
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -72,7 +72,11 @@ def miniature(root: Path, slugs: list[str]) -> Path:
         folder.mkdir(parents=True)
         shutil.copy(ROOT / "fixtures" / slug / "manifest.toml", folder)
         shutil.copytree(snapshot(slug), folder / "inputs")
-    shutil.copy(ROOT / "fixtures" / "packages.toml", root / "fixtures")
+    for name in ("packages.toml", "second-references.toml"):
+        shutil.copy(ROOT / "fixtures" / name, root / "fixtures")
+    if any(template.serves(slug) for template in read_second_references(root).values() for slug in slugs):
+        with _lock():
+            second_references.main(root)
     import_corpus.main(root, "handmade")
     return root
 

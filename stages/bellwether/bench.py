@@ -125,7 +125,8 @@ def _project(root: Path, folder: Path, copies: int) -> Path:
     """Lay out a checkout with one checkpoint and `copies` copies of the corpus."""
     source = root / "fixtures" / SLUG
     (folder / "fixtures" / SLUG).mkdir(parents=True)
-    (folder / "fixtures" / "packages.toml").write_bytes((root / "fixtures" / "packages.toml").read_bytes())
+    for name in ("packages.toml", "second-references.toml"):
+        (folder / "fixtures" / name).write_bytes((root / "fixtures" / name).read_bytes())
     (folder / "fixtures" / SLUG / "manifest.toml").write_bytes((source / "manifest.toml").read_bytes())
     _, _, oracle = (root / "params.yaml").read_text("utf-8").partition("oracle:")
     (folder / "params.yaml").write_text(f"checkpoints: [{SLUG}]\ncorpora: [{CORPUS}]\noracle:{oracle}", "utf-8")

@@ -36,3 +36,8 @@ def materials_table(root: Path, slug: str) -> Path:
 def reference_table(root: Path, slug: str, recorded: str) -> Path:
     """The references of one of RECORDED; `provenance.json` lies beside it."""
     return checkpoint_folder(root, slug) / recorded / "reference.parquet"
+
+
+def second_references_folder(root: Path) -> Path:
+    """The chat templates of the second references, `<name>.jinja`."""
+    return root / "fixtures" / "second-references"

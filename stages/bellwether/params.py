@@ -115,6 +115,26 @@ class Package:
     one."""
 
 
+@dataclass(frozen=True, slots=True)
+class SecondReference:
+    """A tool chat template of vLLM's examples that vLLM's documentation names for some checkpoints."""
+
+    name: str
+    """Name of the template: `hermes` for tool_chat_template_hermes.jinja."""
+    sha256: str
+    source: Source
+    vllm_commit: str
+    """40 hex digits: the vLLM whose documentation names it."""
+    checkpoints: tuple[str, ...]
+    """Slugs it is named for, in scope or not; one that ends in `*` stands for all that begin so."""
+    parser: str
+    """vLLM's tool parser for it."""
+
+    def serves(self, slug: str) -> bool:
+        """Return whether the template is named for the checkpoint `slug`."""
+        return any(slug == name or (name[-1] == "*" and slug.startswith(name[:-1])) for name in self.checkpoints)
+
+
 def read_params(root: Path) -> Params:
     """Return params.yaml of the project at `root`.
 
@@ -226,6 +246,31 @@ def read_packages(root: Path) -> dict[str, Package]:
     return packages
 
 
+def read_second_references(root: Path) -> dict[str, SecondReference]:
+    """Return `fixtures/second-references.toml`: name → the pinned template. Raises ParamsError as `read_manifest`
+    does."""
+    path = root / "fixtures" / "second-references.toml"
+    top = _table(_toml(path), f"{path}", required={"vllm_commit": str, "templates": dict})
+    if not REVISION.match(top["vllm_commit"]):
+        raise ParamsError(f"{path}: vllm_commit is {top['vllm_commit']!r}", next_step="Pin a commit of 40 hex digits.")
+    templates = {}
+    for name, raw in top["templates"].items():
+        where = f"{path}: [templates.{name}]"
+        row = _table(raw, where, required={"sha256": str, "source": str, "checkpoints": list, "parser": str})
+        for slug in row["checkpoints"]:
+            if not SLUG.match(str(slug).removesuffix("-*")):
+                raise ParamsError(f"{where}: {slug!r} is no slug", next_step="Write a slug, or its beginning and '-*'.")
+        templates[name] = SecondReference(
+            name=name,
+            sha256=_pin(row["sha256"], where),
+            source=_source(row["source"], where),
+            vllm_commit=top["vllm_commit"],
+            checkpoints=tuple(str(slug) for slug in row["checkpoints"]),
+            parser=row["parser"],
+        )
+    return templates
+
+
 def require_versions(versions: Mapping[str, str]) -> None:
     """Check that each library is installed at its pinned version; these libraries are oracle inputs.
 
@@ -263,21 +308,22 @@ def _input_file(name: str, sha256: str, raw: Any, where: str) -> InputFile:
     )
     if row["proof"] not in PROOFS:
         raise ParamsError(f"{where}: proof is {row['proof']!r}", next_step=f"It is one of {', '.join(PROOFS)}.")
-    sources = []
-    for text in row.get("sources", []):
-        package, separator, member = str(text).partition(":")
-        if not separator:
-            raise ParamsError(f"{where}: source {text!r} has no ':'", next_step="Write 'package:path/inside'.")
-        sources.append(Source(package, member))
     return InputFile(
         path=name,
         sha256=sha256,
         proof=row["proof"],
         transform=row["transform"],
-        sources=tuple(sources),
+        sources=tuple(_source(text, where) for text in row.get("sources", [])),
         options=row.get("options", {}),
         note=row.get("note", ""),
     )
+
+
+def _source(text: Any, where: str) -> Source:
+    package, separator, member = str(text).partition(":")
+    if not separator:
+        raise ParamsError(f"{where}: source {text!r} has no ':'", next_step="Write 'package:path/inside'.")
+    return Source(package, member)
 
 
 def _toml(path: Path) -> dict[str, Any]:

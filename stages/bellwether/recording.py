@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import json
 import multiprocessing
+import multiprocessing.util
 import os
 import signal
 import threading
@@ -47,6 +48,11 @@ class Recording:
     """Module whose `answer` gives the rows. A name, so that only workers import it, and transformers with it."""
     recorded: str
     """Folder of the table and its provenance, one of layout.RECORDED."""
+
+    @property
+    def needs_prompts(self) -> bool:
+        """Whether other sources of prompts than the checkpoint's own template have a part in it."""
+        return not {"render", "parse"}.isdisjoint(self.kinds)
 
 
 def record(recording: Recording, jobs: int | None = None) -> int:
@@ -151,6 +157,12 @@ def _start(recording: Recording) -> None:
         params = read_params(recording.root)
         manifest = read_manifest(recording.root, recording.slug)
         loaded = checkpoint.load(manifest, params, inputs_folder(recording.root, recording.slug))
+        if recording.needs_prompts:
+            from bellwether.oracles.sources import with_sources
+
+            sources = contextlib.ExitStack()
+            loaded = sources.enter_context(with_sources(loaded, recording.root))
+            multiprocessing.util.Finalize(None, sources.close, exitpriority=0)
         _worker = loaded, importlib.import_module(recording.oracle).answer
     except Exception as error:
         _failure = error

@@ -12,8 +12,9 @@ from datetime import datetime
 import pytest
 
 from bellwether.errors import OracleError, PinMismatch, TemplateTimeout, VersionMismatch
-from bellwether.oracles.checkpoint import StopIds, TemplateError, load, stop_ids
+from bellwether.oracles.checkpoint import StopIds, load, stop_ids
 from bellwether.oracles.limits import time_limit
+from bellwether.oracles.prompts import CollidingVariable, TemplateError
 from bellwether.params import read_manifest
 from support import chat_template, load_checkpoint, snapshot
 
@@ -181,7 +182,7 @@ def test_template_cannot_leave_its_sandbox(with_template, template):
 @pytest.mark.parametrize("key", ["tokenize", "chat_template", "conversation", "return_dict", "continue_final_message"])
 def test_request_cannot_reach_parameters_of_the_library(checkpoint, key):
     """chat_template_kwargs are template variables; a name that would steer transformers is refused."""
-    with pytest.raises(TemplateError, match=f"chat_template_kwargs holds '{key}'"):
+    with pytest.raises(CollidingVariable, match=key):
         checkpoint("qwen3-8b").render(HELLO, None, {key: "x"}, add_generation_prompt=True)
 
 

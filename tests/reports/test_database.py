@@ -144,7 +144,8 @@ def test_authority_lists_the_sources_of_each_manifest(project: Path):
         ("render", "hf-template", None, True),
         ("render", "hf-template", "vllm", False),
         ("render", "vllm-example:hermes", "raw", False),
-        ("render", "vendor-code:toy", "raw", False),
+        ("render", "vendor-code:toy", "vllm", True),
+        ("render", "vendor-code:other", "vllm", False),
         ("parse", "roundtrip", "vllm", True),
         ("parse", "roundtrip", "raw", False),
         ("parse", "roundtrip:vllm-example:hermes", "vllm", False),
@@ -153,8 +154,10 @@ def test_authority_lists_the_sources_of_each_manifest(project: Path):
     ],
 )
 def test_deciding_rows(project: Path, kind: str, source: str, normalisation: str | None, decides: bool):
-    """Of a case, `deciding` has the first source's answer: prompts as sent, outputs of the prompt vLLM makes."""
-    row = {"checkpoint": "alpha.1", "kind": kind, "source": source, "normalisation": normalisation}
+    """Of a case, `deciding` has the first source's answer: prompts as sent, outputs of the prompt vLLM makes.
+    A vendor's code has one way to be asked."""
+    slug = "beta" if source == "vendor-code:toy" else "alpha.1"
+    row = {"checkpoint": slug, "kind": kind, "source": source, "normalisation": normalisation}
     write(project, "fixtures/alpha.1/render/reference.parquet", REFERENCE, row)
     result = connect(project).connection.execute("select * from deciding")
     assert [column[0] for column in result.description] == REFERENCE.names

@@ -1,16 +1,18 @@
-"""A checkpoint as an oracle: chat template, encoders and stop ids, loaded from a verified snapshot folder."""
+"""A checkpoint as an oracle: chat template, encoders and stop ids, loaded from a verified snapshot folder.
+
+A second reference is the same checkpoint with another template in its own one's place, so it is a Checkpoint too.
+"""
 
 from __future__ import annotations
 
 import inspect
 import json
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import TemplateSyntaxError
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
@@ -20,18 +22,27 @@ from bellwether.case import sha256_text
 from bellwether.errors import OracleError, ParamsError, TemplateTimeout
 from bellwether.materials.pins import verify
 from bellwether.oracles.clock import READER, fixed_clock
+from bellwether.oracles.content_format import detect
 from bellwether.oracles.encoders import Encoder, load_encoders
 from bellwether.oracles.limits import time_limit
+from bellwether.oracles.prompts import (
+    EXAMPLE_TEMPLATE,
+    HUB_TEMPLATE,
+    CollidingVariable,
+    Prompt,
+    Prompts,
+    TemplateError,
+    arguments_of,
+    renders_calls,
+)
+from bellwether.oracles.refusals import reason
 from bellwether.params import Manifest, Params, require_versions
+
+if TYPE_CHECKING:
+    from bellwether.oracles.vendor_prompts import VendorPrompts
 
 LIBRARIES = ("transformers", "tokenizers", "jinja2", "pyarrow")
 """What computes a reference or writes its bytes; each has its exact version in params.yaml."""
-REASON_CHARACTERS = 500
-"""Longest reason stored. Some messages of transformers repeat the whole prompt."""
-
-
-class TemplateError(Exception):
-    """Raised when the chat template, or transformers on its behalf, refuses a request. `str()` is class and message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +66,44 @@ class Checkpoint:
     tokenizer: PreTrainedTokenizerBase
     encoders: tuple[Encoder, ...]
     stop_ids: StopIds
+    source: str = HUB_TEMPLATE
+    """Whose template `render` uses: `hf-template`, or `vllm-example:<template>`."""
+    chat_template: str | None = None
+    """A template in the place of the checkpoint's own; None for its own."""
+    vllm_commit: str | None = None
+    """The vLLM whose documentation names that template for the checkpoint."""
+    seconds: tuple[Checkpoint, ...] = ()
+    """The checkpoint once more per second reference, for requests with tools."""
+    vendors: Mapping[str, VendorPrompts] = field(default_factory=dict)
+    """Source → the vendor's prompt encoder, for every `vendor-code` source of [authority]."""
+
+    def with_template(self, name: str, text: str, vllm_commit: str) -> Checkpoint:
+        """Return this checkpoint as a second reference: with vLLM's example template `name` in its own one's place.
+
+        Raises:
+            OracleError: the template does not compile.
+        """
+        with time_limit(self.params.template_seconds, f"{name}, while it was compiled"):
+            _check_template(f"the example chat template {name}", text)
+        source = f"{EXAMPLE_TEMPLATE}:{name}"
+        return replace(self, source=source, chat_template=text, vllm_commit=vllm_commit, seconds=(), vendors={})
+
+    @property
+    def writer(self) -> Prompts:
+        """What writes the turns of a round trip: the chat template where it is a source, else the vendor's encoder."""
+        if self.chat_template is not None or HUB_TEMPLATE in self.manifest.authority["render"]:
+            return self
+        return self.vendors[self.manifest.authority["render"][0]]
+
+    def prompt(self, request: Mapping[str, Any]) -> Prompt:
+        """Return the prompt the template writes for a chat request, and whether it reads the clock.
+
+        Raises:
+            TemplateError, CollidingVariable, TemplateTimeout, OracleError: see `render`.
+        """
+        arguments = arguments_of(request)
+        text = self.render(**arguments)
+        return Prompt(text, reads_clock=self.differs_at_other_clock(text, **arguments))
 
     def render(
         self,
@@ -73,15 +122,17 @@ class Checkpoint:
 
         Raises:
             TemplateError: the template or transformers refuses; that is the reference's answer, not a failure.
+            CollidingVariable: a key of `kwargs` is a parameter of apply_chat_template, so it reaches no template.
             TemplateTimeout, OracleError: the render took too long or too much memory; that is no answer.
         """
         if taken := [key for key in kwargs if key in _NO_VARIABLES]:
-            raise TemplateError(f"ValueError: chat_template_kwargs holds {taken[0]!r}, which is no template variable")
+            raise CollidingVariable(taken[0])
         try:
             with fixed_clock(moment or self.params.clock):
                 return self.tokenizer.apply_chat_template(
                     messages,
                     tools=tools,
+                    chat_template=self.chat_template,
                     tokenize=False,
                     add_generation_prompt=add_generation_prompt,
                     continue_final_message=continue_final_message,
@@ -95,20 +146,26 @@ class Checkpoint:
                 next_step="Look for a loop that builds an endless string.",
             ) from None
         except Exception as error:  # a template may raise anything, and whatever it raises is its answer
-            raise TemplateError(_reason(error)) from error
+            raise TemplateError(reason(error)) from error
 
     @cached_property
-    def template(self) -> str:
-        """The default chat template's text."""
-        return self.tokenizer.get_chat_template(None, None)
+    def template(self) -> str | None:
+        """The default chat template's text; None where the prompt is made by a vendor's code and there is none."""
+        if self.chat_template is None and not self.tokenizer.chat_template:
+            return None
+        return self.tokenizer.get_chat_template(self.chat_template, None)
+
+    def content_format(self, tools: list | None) -> str:
+        """Return the form of message.content the template used with `tools` is written for."""
+        return detect(self.tokenizer.get_chat_template(self.chat_template, tools))
 
     def reads_clock(self, tools: list | None) -> bool:
         """Return whether the template used with `tools` can read the clock at all."""
-        return READER in self.tokenizer.get_chat_template(None, tools)
+        return READER in self.tokenizer.get_chat_template(self.chat_template, tools)
 
     def differs_at_other_clock(self, text: str, messages: list, tools: list | None, **arguments: Any) -> bool:
         """Return whether a render gives another text than `text`, or none, at the second date of params.yaml."""
-        if READER not in self.tokenizer.get_chat_template(None, tools):
+        if not self.reads_clock(tools):
             return False
         try:
             return self.render(messages, tools, **arguments, moment=self.params.other_clock) != text
@@ -117,43 +174,41 @@ class Checkpoint:
 
     @cached_property
     def renders_calls(self) -> bool:
-        """Whether the template writes tool calls at all; where it does not, no tool-call case can exist for it.
-
-        One user message, one tool, one call: as it is, with the call renamed, with one more argument. No change in both
-        means no. A template that refuses one of them has read it.
-        """
-
-        def render(name: str, arguments: dict) -> str:
-            call = {"type": "function", "function": {"name": name, "arguments": arguments}}
-            turn = {"role": "assistant", "content": "", "tool_calls": [call]}
-            tool = {"type": "function", "function": {"name": "probe", "parameters": {"type": "object"}}}
-            messages = [{"role": "user", "content": "Probe."}, turn]
-            return self.render(messages, [tool], {}, add_generation_prompt=False)
-
-        try:
-            plain = render("probe", {"a": "b"})
-            return render("other_probe", {"a": "b"}) != plain or render("probe", {"a": "b", "c": "d"}) != plain
-        except TemplateError:
-            return True
+        """Whether the template writes tool calls at all; where it does not, no tool-call case can exist for it."""
+        return renders_calls(self.render)
 
     @cached_property
     def provenance(self) -> dict[str, Any]:
         """What a recording with this checkpoint depended on, in JSON values; equal on every machine."""
+        deciding = self.manifest.authority["render"]
+        template = self.template if HUB_TEMPLATE in deciding else None
         return {
             "checkpoint": self.manifest.slug,
             "model": self.manifest.model,
             "revision": self.manifest.revision,
             "inputs": dict(self.manifest.inputs),
-            "oracle": "transformers.apply_chat_template",
+            "authority": {kind: list(sources) for kind, sources in self.manifest.authority.items()},
+            "oracle": "transformers.apply_chat_template" if template else deciding[0],
             **self.params.versions,
             "tokenizer_class": type(self.tokenizer).__name__,
             "encoders": [encoder.name for encoder in self.encoders],
-            "chat_template_sha256": sha256_text(self.template),
+            "chat_template_sha256": sha256_text(template) if template else None,
+            "content_format": self.content_format(None) if template else None,
             "clock": self.params.clock.isoformat(),
-            "other_clock": self.params.other_clock.isoformat() if self.reads_clock(None) else None,
+            "other_clock": self.params.other_clock.isoformat() if template and self.reads_clock(None) else None,
             "stop_ids": list(self.stop_ids.parse),
             "generate_stop_ids": list(self.stop_ids.generate),
             "generate_stop_ids_from": self.stop_ids.generate_from,
+            "second_references": {
+                second.source: {
+                    "vllm_commit": second.vllm_commit,
+                    "chat_template_sha256": sha256_text(second.template),
+                    "content_format": second.content_format(None),
+                    "renders_calls": second.renders_calls,
+                }
+                for second in self.seconds
+            },
+            "vendor_code": {source: dict(prompts.provenance) for source, prompts in self.vendors.items()},
         }
 
 
@@ -163,7 +218,8 @@ def load(manifest: Manifest, params: Params, folder: Path) -> Checkpoint:
     Raises:
         VersionMismatch: an oracle library is not at its pinned version.
         PinMismatch, InputUnavailable: the folder is not what the manifest pins.
-        OracleError: the folder cannot be loaded, has no chat template, or its stop set is empty.
+        OracleError: the folder cannot be loaded, its stop set is empty, or it has no chat template although that is a
+            source of its prompts, or no response template although that reads its outputs.
     """
     if unpinned := [name for name in LIBRARIES if name not in params.versions]:
         raise ParamsError(f"oracle.versions pins no {unpinned[0]}", next_step="Add its version to params.yaml.")
@@ -173,19 +229,25 @@ def load(manifest: Manifest, params: Params, folder: Path) -> Checkpoint:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # vendor files: anything may go wrong in them
         raise OracleError(
-            f"transformers cannot load {folder}: {_reason(error)}", next_step="Check the manifest's files."
+            f"transformers cannot load {folder}: {reason(error)}", next_step="Check the manifest's files."
         ) from error
     if not tokenizer.is_fast:
         raise OracleError(
             f"the tokenizer of {manifest.slug} is the vendor's own code ({type(tokenizer).__name__})",
             next_step="Only checkpoints the tokenizers library can encode are recorded.",
         )
-    try:
-        tokenizer.get_chat_template(None, None)
-    except ValueError:
+    if HUB_TEMPLATE in manifest.authority["render"]:
+        try:
+            tokenizer.get_chat_template(None, None)
+        except ValueError:
+            raise OracleError(
+                f"{manifest.slug} has no chat template",
+                next_step="Take hf-template out of its [authority], or pin its template.",
+            ) from None
+    if "response-template" in manifest.authority["parse"] and getattr(tokenizer, "response_template", None) is None:
         raise OracleError(
-            f"{manifest.slug} has no chat template", next_step="Take it out of params.yaml, or pin its template."
-        ) from None
+            f"{manifest.slug} has no response template", next_step="Take response-template out of its [authority]."
+        )
     _check_clock(params)
     with time_limit(params.template_seconds, f"{manifest.slug}, while it was compiled"):  # constants are folded then
         _check_templates(manifest, tokenizer)
@@ -245,22 +307,17 @@ def _check_clock(params: Params) -> None:
 
 
 def _check_templates(manifest: Manifest, tokenizer: PreTrainedTokenizerBase) -> None:
-    """A template that does not compile says nothing about any case."""
-    templates = tokenizer.chat_template
+    templates = tokenizer.chat_template or {}
     for name, text in templates.items() if isinstance(templates, dict) else [("default", templates)]:
-        try:
-            _compile_jinja_template(text)
-        except TemplateSyntaxError as error:
-            raise OracleError(
-                f"the {name} chat template of {manifest.slug} does not compile: {_reason(error)}",
-                next_step="Check the pinned template.",
-            ) from None
+        _check_template(f"the {name} chat template of {manifest.slug}", text)
 
 
-def _reason(error: Exception) -> str:
-    """Return class and message, without the memory addresses that would make two runs differ."""
-    message = re.sub(r"0x[0-9a-f]{6,}", "0x…", f"{type(error).__name__}: {error}")
-    return message if len(message) <= REASON_CHARACTERS else message[:REASON_CHARACTERS] + "…"
+def _check_template(what: str, text: str) -> None:
+    """A template that does not compile says nothing about any case."""
+    try:
+        _compile_jinja_template(text)
+    except TemplateSyntaxError as error:
+        raise OracleError(f"{what} does not compile: {reason(error)}", next_step="Check the pinned template.") from None
 
 
 _NO_VARIABLES = set(inspect.signature(PreTrainedTokenizerBase.apply_chat_template).parameters) - {

@@ -7,6 +7,7 @@ No class: the case is not for this checkpoint, so there is nothing to refuse.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 ERROR = "error"
@@ -14,6 +15,9 @@ UNPROVEN = "unproven"
 
 CODES = {
     "template-error": (ERROR, "the chat template, or transformers on its behalf, raises: the request has no prompt"),
+    "vendor-error": (ERROR, "the vendor's prompt encoder refuses: the request has no prompt"),
+    "colliding-variable": (UNPROVEN, "chat_template_kwargs name a parameter of the oracle's own call"),
+    "non-text-part": (UNPROVEN, "content is handed over as parts, and a part is no text"),
     "turn-template-error": (ERROR, "the chat template renders the prompt and raises on the message as a turn"),
     "no-generation-prompt": (UNPROVEN, "the request asks for no turn to come"),
     "arguments-not-object": (UNPROVEN, "a call's arguments are no JSON text of an object"),
@@ -27,6 +31,8 @@ CODES = {
     "empty-output": (UNPROVEN, "the turn has no text before its end"),
     "ids-do-not-decode": (UNPROVEN, "decoding the ids of the text gives another text"),
     "pieces-do-not-join": (UNPROVEN, "the incremental decoder's pieces do not join to the text"),
+    "no-output": (UNPROVEN, "there is no proven output that could be parsed"),
+    "response-template-error": (ERROR, "parsing the output by the checkpoint's response template raises"),
     "malformed": (UNPROVEN, "no template writes this output; what a server makes of it is policy"),
     "template-renders-no-calls": (None, "the message has calls, and the template writes none whatever they are"),
     "other-vocabulary": (None, "the case's ids belong to another vocabulary"),
@@ -44,3 +50,13 @@ class Refusal:
     @property
     def reason_class(self) -> str | None:
         return CODES[self.code][0]
+
+
+REASON_CHARACTERS = 500
+"""Longest reason stored. Some messages of transformers repeat the whole prompt."""
+
+
+def reason(error: Exception) -> str:
+    """Return class and message of an error, without the memory addresses that would make two runs differ."""
+    message = re.sub(r"0x[0-9a-f]{6,}", "0x…", f"{type(error).__name__}: {error}")
+    return message if len(message) <= REASON_CHARACTERS else message[:REASON_CHARACTERS] + "…"

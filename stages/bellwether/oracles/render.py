@@ -1,53 +1,95 @@
-"""The render reference: the prompt text and ids the checkpoint's own chat template gives for a request."""
+"""The render reference: the prompt text and ids each source of a checkpoint makes of a request.
+
+A request is asked in two normalisations. Where both give one answer, which is the rule, one row says `both`.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from bellwether.oracles import rows
-from bellwether.oracles.checkpoint import Checkpoint, TemplateError
+from bellwether.oracles.checkpoint import Checkpoint
+from bellwether.oracles.content_format import STRING
 from bellwether.oracles.limits import time_limit
+from bellwether.oracles.normalisation import RAW, VLLM, NonTextPart, as_vllm
+from bellwether.oracles.prompts import HUB_TEMPLATE, CollidingVariable, Prompts, TemplateError
 from bellwether.oracles.refusals import Refusal
 
 
 def answer(checkpoint: Checkpoint, cases: list[dict[str, Any]]) -> list[rows.Row]:
     """Return the reference rows of `cases`, in order; all prompts of a batch are encoded together."""
-    rendered = [render(checkpoint, case) for case in cases]
-    texts = [row["prompt_text"] for row in rendered if row["outcome"] == "result"]
-    encoded = {encoder.name: iter(encoder.encode(texts)) for encoder in checkpoint.encoders}
+    made = [row for case in cases for row in prompts_of(checkpoint, case)]
+    # one text is often the prompt of several rows
+    texts = list(dict.fromkeys(row["prompt_text"] for row in made if _lacks_ids(row)))
+    encoded = {encoder.name: dict(zip(texts, encoder.encode(texts), strict=True)) for encoder in checkpoint.encoders}
     answers = []
-    for case, row in zip(cases, rendered, strict=True):
-        base = {"checkpoint": checkpoint.manifest.slug, "case_id": case["case_id"], "kind": "render"}
-        base |= {"source": "hf-template"}
-        base |= {"normalisation": "raw", "content_format": "string", **row}
-        if row["outcome"] == "result":
-            prompts = {name: rows.prompt(row["prompt_text"], next(ids)) for name, ids in encoded.items()}
-            answers += [{**base, **prompt} for prompt in rows.distinct(prompts)]
+    for row in made:
+        if _lacks_ids(row):
+            text = row["prompt_text"]
+            prompts = {name: rows.prompt(text, ids[text]) for name, ids in encoded.items()}
+            answers += [{**row, **prompt} for prompt in rows.distinct(prompts)]
         else:
-            answers.append(base)
+            answers.append(row)
     return answers
 
 
-def render(checkpoint: Checkpoint, case: dict[str, Any]) -> dict[str, Any]:
-    """Return outcome, prompt_text and reads_clock of one case, or its refusal.
+def _lacks_ids(row: rows.Row) -> bool:
+    return row["outcome"] == "result" and "prompt_ids" not in row
+
+
+def prompts_of(checkpoint: Checkpoint, case: dict[str, Any]) -> Iterator[rows.Row]:
+    """Yield the rows of one case, without the ids that encoders add.
 
     Raises:
         TemplateTimeout, OracleError: no evidence came of it.
     """
     request = json.loads(case["request"])
-    continues = request.get("continue_final_message", False)
-    arguments = {
-        "messages": request["messages"],
-        "tools": request.get("tools"),
-        "kwargs": request.get("chat_template_kwargs") or {},
-        "continue_final_message": continues,
-        "add_generation_prompt": request.get("add_generation_prompt", not continues),
-    }
+    head = {"checkpoint": checkpoint.manifest.slug, "case_id": case["case_id"], "kind": "render"}
+    with time_limit(checkpoint.params.template_seconds, f"{checkpoint.manifest.slug} {case['case_id']}"):
+        for row in _asked(checkpoint, request):
+            yield head | row
+
+
+def _asked(checkpoint: Checkpoint, request: dict[str, Any]) -> Iterator[rows.Row]:
+    """Yield what the sources of [authority] say, and the second references when there are tools."""
+    for name in checkpoint.manifest.authority["render"]:
+        if name == HUB_TEMPLATE:
+            yield from _both(checkpoint, request)
+        else:
+            vendor = checkpoint.vendors[name]
+            form = {"normalisation": vendor.normalisation, "content_format": vendor.content_format}
+            yield {"source": name, **form, **_ask(vendor, request)}
+    for second in checkpoint.seconds if request.get("tools") else ():
+        yield from _both(second, request)
+
+
+def _both(template: Checkpoint, request: dict[str, Any]) -> Iterator[rows.Row]:
+    """Yield one row per distinct answer of the two normalisations."""
+    form = template.content_format(request.get("tools"))
+    raw = _ask(template, request)
     try:
-        with time_limit(checkpoint.params.template_seconds, f"{checkpoint.manifest.slug} {case['case_id']}"):
-            text = checkpoint.render(**arguments)
-            reads_clock = checkpoint.differs_at_other_clock(text, **arguments)
+        messages = as_vllm(request["messages"], form)
+        vllm = raw if messages == request["messages"] else _ask(template, {**request, "messages": messages})
+    except NonTextPart as error:
+        vllm = rows.refused(Refusal("non-text-part", str(error)))
+    source = {"source": template.source}
+    if raw == vllm:
+        forms = STRING if form == STRING else rows.BOTH
+        yield {**source, "normalisation": rows.BOTH, "content_format": forms, **raw}
+    else:
+        yield {**source, "normalisation": RAW, "content_format": STRING, **raw}
+        yield {**source, "normalisation": VLLM, "content_format": form, **vllm}
+
+
+def _ask(source: Prompts, request: dict[str, Any]) -> rows.Row:
+    """Return a source's answer to a request, or its refusal."""
+    try:
+        prompt = source.prompt(request)
     except TemplateError as error:
-        return rows.refused(Refusal("template-error", str(error)))
-    return {"outcome": "result", "prompt_text": text, "reads_clock": reads_clock}
+        return rows.refused(Refusal(error.code, str(error)))
+    except CollidingVariable as error:
+        return rows.refused(Refusal("colliding-variable", str(error)))
+    ids = {} if prompt.ids is None else rows.prompt(prompt.text, prompt.ids)
+    return {"outcome": "result", "prompt_text": prompt.text, "reads_clock": prompt.reads_clock, **ids}

@@ -19,8 +19,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from bellwether.oracles.checkpoint import Checkpoint, TemplateError
+from bellwether.oracles.content_format import STRING
 from bellwether.oracles.encoders import Encoder, without_unicode_forms
+from bellwether.oracles.normalisation import as_vllm, normalised
+from bellwether.oracles.prompts import CollidingVariable, Prompt, Prompts, TemplateError
 from bellwether.oracles.refusals import Refusal
 
 MARKER = "bellwether_marker"
@@ -50,52 +52,37 @@ class Output:
     finish_reason: str
 
 
-def normalised(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message as vLLM hands it to a template: arguments as objects, an empty tool_calls dropped.
-
-    Arguments that are no JSON text of an object become `{}`. Other keys and all key order are kept.
-    """
-    if message.get("role") != "assistant" or "tool_calls" not in message:
-        return dict(message)
-    if not message["tool_calls"]:
-        return {key: value for key, value in message.items() if key != "tool_calls"}
-    return {**message, "tool_calls": [_call_with_object(call) for call in message["tool_calls"]]}
-
-
-def _call_with_object(call: Any) -> Any:
-    if not isinstance(call, dict) or not isinstance(call.get("function"), dict):
-        return call
-    function = call["function"]
-    return {**call, "function": {**function, "arguments": _object_of(function.get("arguments"))}}
-
-
-def _object_of(arguments: Any) -> dict[str, Any]:
-    if isinstance(arguments, str):
-        with contextlib.suppress(ValueError, RecursionError):
-            arguments = json.loads(arguments)
-    return arguments if isinstance(arguments, dict) else {}
-
-
 class RoundTrip:
-    """The round trip of one case. Renders are shared by all encoders; `prove` runs the rules for one."""
+    """The round trip of one case. Renders are shared by all encoders; `prove` runs the rules for one.
 
-    def __init__(self, checkpoint: Checkpoint, request: Mapping[str, Any], message: Mapping[str, Any]) -> None:
-        self.checkpoint = checkpoint
+    Messages are normalised as vLLM does, except that content is handed over as sent: the output is the template's own
+    spelling of the message, and templates that loop over parts write a single part as they write the text.
+    """
+
+    def __init__(self, writer: Prompts, request: Mapping[str, Any], message: Mapping[str, Any]) -> None:
+        self.writer = writer
         self.request = request
         self.message = message
         self.tools = request.get("tools")
         self.kwargs = request.get("chat_template_kwargs") or {}
-        self.history = [normalised(one) for one in request["messages"]]
+        self.history = as_vllm(request["messages"], STRING)
+
+    @property
+    def prompt(self) -> str:
+        """The text of the prompt the turn answers. Raises Refused."""
+        return self.made.text
 
     @cached_property
-    def prompt(self) -> str:
-        """The prompt the turn answers. Raises Refused (`no-generation-prompt`, `template-error`)."""
+    def made(self) -> Prompt:
+        """The prompt the turn answers. Raises Refused: the request asks for no turn, or has no prompt."""
         if self.request.get("add_generation_prompt") is False or self.request.get("continue_final_message"):
             raise Refused("no-generation-prompt")
         try:
-            return self.checkpoint.render(self.history, self.tools, self.kwargs, add_generation_prompt=True)
+            return self.writer.prompt({**self.request, "messages": self.history, "add_generation_prompt": True})
+        except CollidingVariable as error:
+            raise Refused("colliding-variable", str(error)) from error
         except TemplateError as error:
-            raise Refused("template-error", str(error)) from error
+            raise Refused(error.code, str(error)) from error
 
     @cached_property
     def turn(self) -> dict[str, Any]:
@@ -151,7 +138,7 @@ class RoundTrip:
             return refused.refusal
 
     def _render(self, *turns: dict[str, Any]) -> str:
-        return self.checkpoint.render([*self.history, *turns], self.tools, self.kwargs, add_generation_prompt=False)
+        return self.writer.render([*self.history, *turns], self.tools, self.kwargs, add_generation_prompt=False)
 
     def _unread(self, changed: dict[str, Any], rendered: str) -> bool:
         """Return whether the template writes the same for another message. An error counts as having read it."""

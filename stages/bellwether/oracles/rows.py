@@ -11,6 +11,8 @@ from bellwether.oracles.refusals import Refusal
 from bellwether.tables import ids_sha256
 
 Row = dict[str, Any]
+BOTH = "both"
+"""What a column of an axis says where the two ways of the axis give this one answer."""
 
 
 def refused(refusal: Refusal) -> Row:
@@ -64,5 +66,5 @@ def distinct(answers: Mapping[str, Row]) -> list[Row]:
     """Return the rows of encoder name → answer. Encoders that agree on a case share a row, which then says `both`."""
     rows = list(answers.values())
     if len(rows) == 2 and rows[0] == rows[1]:
-        return [{**rows[0], "encoder": "both"}]
+        return [{**rows[0], "encoder": BOTH}]
     return [{**row, "encoder": name} for name, row in answers.items()]

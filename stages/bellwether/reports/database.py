@@ -30,16 +30,17 @@ OF_TEXT = {"tokenize": ("hf-tokenizer",), "detokenize": ("hf-tokenizer",)}
 """Kinds no manifest speaks of: there is one source for them."""
 
 # A prompt is judged as the request says it, an output as the answer to the prompt vLLM would have made. Rows of `both`
-# stand for either, rows without a normalisation had nothing to normalise.
+# stand for either, rows without a normalisation had nothing to normalise. A vendor's code has a front end of its own.
 DECIDING = """
-create macro is_judged(kind, normalisation) as
-    coalesce(normalisation, 'both') in ('both', if(kind = 'render', 'raw', 'vllm'));
+create macro is_judged(kind, source, normalisation) as
+    coalesce(normalisation, 'both') = 'both'
+    or normalisation = if(kind = 'render' and source not like 'vendor-code:%', 'raw', 'vllm');
 create view deciding as
 select reference.*
 from reference
 semi join authority on reference.checkpoint = authority.checkpoint and reference.kind = authority.kind
     and reference.source = authority.source and authority.place = 0
-where is_judged(reference.kind, reference.normalisation)
+where is_judged(reference.kind, reference.source, reference.normalisation)
 """
 
 
