@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from array import array
+from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer, models
 from transformers import Qwen2Tokenizer
 
-from bellwether.oracles.encoders import encoding_state, load_encoders, without_unicode_forms
+from bellwether.errors import OracleError
+from bellwether.oracles.encoders import GUARD_EVERY, Encoder, encoding_state, load_encoders, without_unicode_forms
+from bellwether.oracles.segments import Proof
 from support import load_checkpoint, snapshot
 
 BENGALI = "শিক্ষার্থীরা বৃষ্টিতে ভিজছে।"
@@ -91,6 +95,7 @@ def test_special_tokens_are_read_and_never_added(checkpoint):
     assert checkpoint("deepseek-v3-0324").encoders[0].encode([""]) == [[]]
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), max_size=5))
 def test_batch_encoding_equals_encoding_one_by_one(texts):
     """The fast batch call gives what the plain call gives, ids by ids."""
@@ -112,7 +117,97 @@ def test_copy_without_unicode_forms_of_a_sequence():
     """Inside a sequence only the Unicode forms go."""
     state = json.loads(load_checkpoint("qwen3-8b").encoders[0].tokenizer.to_str())
     state["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "NFKC"}, {"type": "Lowercase"}]}
-    from bellwether.oracles.encoders import Encoder
-
     copy = without_unicode_forms(Encoder("both", Tokenizer.from_str(json.dumps(state))))
     assert json.loads(copy.tokenizer.to_str())["normalizer"]["normalizers"] == [{"type": "Lowercase"}]
+
+
+# ── segments and their guard ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("slug", ["qwen3-8b", "gpt-oss-20b"])
+def test_real_encoders_encode_by_segments(checkpoint, slug):
+    """A segment met before is not encoded again, and the ids stay those of the whole."""
+    encoder = Encoder("both", checkpoint(slug).encoders[0].tokenizer)
+    assert encoder.proof.why == ""
+    mark = next(iter(encoder.proof.cuts))
+    texts = [mark.join(BENGALI.split()[:count]) for count in range(4)]
+    assert encoder.encode(texts) == [encoder.encode_with_offsets(text)[0] for text in texts]
+    assert encoder._segments.encoded < sum(len(text.split(mark)) for text in texts)
+
+
+def _wrong(why: str = "") -> Encoder:
+    """An encoder with a false proof: `<s>` takes the spaces beside it, and so may not be cut at."""
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1, "b": 2}, unk_token="[UNK]"))
+    tokenizer.add_tokens([AddedToken("<s>", lstrip=True, normalized=False)])
+    encoder = Encoder("class", tokenizer)
+    vars(encoder)["proof"] = Proof({} if why else {"<s>": 3}, why=why)
+    return encoder
+
+
+RIGHT, WRONG = "a<s>a", "b<s>a <s>"
+
+
+@pytest.mark.parametrize("texts", [[WRONG, RIGHT], [RIGHT, RIGHT, WRONG]])
+def test_first_and_last_text_of_a_call_are_compared_with_the_whole(texts):
+    """A difference stops recording: whose text it is, which id, and where in the text."""
+    encoder = _wrong()
+    encoder.encode([RIGHT, RIGHT])
+    names = [f"slug render/x/{number}" for number in range(len(texts))]
+    place = texts.index(WRONG)
+    with pytest.raises(OracleError, match=rf"slug render/x/{place}: encoder class .* id 2 \(character 4: 'a <s>'\)"):
+        encoder.encode(texts, names)
+    with pytest.raises(OracleError, match=rf"text {place + 1} of {len(texts)}: "):
+        encoder.encode(texts)
+
+
+def test_every_fiftieth_text_is_compared_with_the_whole():
+    """Single texts come one by one: the first is compared, and then every fiftieth."""
+    with pytest.raises(OracleError, match="text 1 of 1"):
+        _wrong().encode([WRONG])
+    encoder = _wrong()
+    encoder.encode([RIGHT])
+    for _ in range(GUARD_EVERY - 1):
+        encoder.encode([WRONG])
+    with pytest.raises(OracleError):
+        encoder.encode([WRONG])
+
+
+def test_every_fiftieth_text_is_compared_inside_a_call_too():
+    """The count goes on from call to call."""
+    encoder = _wrong()
+    encoder.encode([RIGHT] * 30)
+    encoder.encode([RIGHT] * 10 + [WRONG] + [RIGHT] * 5)
+    encoder = _wrong()
+    encoder.encode([RIGHT] * 30)
+    with pytest.raises(OracleError, match="text 21 of 40"):
+        encoder.encode([RIGHT] * 20 + [WRONG] + [RIGHT] * 19)
+
+
+def test_text_whose_ids_only_end_too_early_is_found():
+    """The place is then the end of the text or the first id that is missing."""
+    encoder = _wrong()
+    vars(encoder)["_segments"] = SimpleNamespace(encode=lambda texts: [array("I", [1]) for _ in texts])
+    with pytest.raises(OracleError, match=r"from id 1 \(character 1: '<s>a'\)"):
+        encoder.encode([RIGHT])
+
+
+def test_unproved_tokenizer_is_encoded_whole():
+    """Then there is nothing to compare."""
+    encoder = _wrong(why="some rule")
+    assert encoder._segments is None
+    assert encoder.encode([WRONG, WRONG]) == [encoder.encode_with_offsets(WRONG)[0]] * 2
+
+
+def test_packed_ids_are_the_same_ids(checkpoint):
+    """u32, in the order of the texts."""
+    encoder = checkpoint("qwen3-8b").encoders[0]
+    texts = ["Hi 🪿!", "", "<|im_end|>"]
+    packed = encoder.encode_packed(texts)
+    assert [ids.tolist() for ids in packed] == encoder.encode(texts) == [[13048, 11162, 103, 123, 0], [], [151645]]
+    assert {(ids.typecode, ids.itemsize) for ids in packed} == {("I", 4)}
+
+
+@pytest.mark.parametrize("texts", [[], [""]])
+def test_nothing_to_encode(checkpoint, texts):
+    """No text gives no ids, and an empty text no id."""
+    assert checkpoint("qwen3-8b").encoders[0].encode(texts) == [[] for _ in texts]
