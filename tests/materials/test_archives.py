@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import tarfile
 import zipfile
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 
 from bellwether.errors import MaterialError
 from bellwether.materials import archives
-from bellwether.materials.archives import read_member
+from bellwether.materials.archives import read_member, read_member_once
 
 MEMBERS = {"package/a.txt": b"alpha\r\n" * 40, "package/sub/b.bin": bytes(range(256)), "package/empty": b""}
 
@@ -36,7 +38,7 @@ def tgz_bytes(members: dict[str, bytes | tarfile.TarInfo]) -> bytes:
     return file.getvalue()
 
 
-ARCHIVES = {"one.whl": zip_bytes, "one.zip": zip_bytes, "one.tgz": tgz_bytes}
+ARCHIVES = {"one.whl": zip_bytes, "one.zip": zip_bytes, "one.tgz": tgz_bytes, "one.tar.gz": tgz_bytes}
 
 
 @pytest.mark.parametrize("name", ARCHIVES)
@@ -179,3 +181,80 @@ def test_an_archive_that_is_not_there_is_an_error_with_a_next_step(tmp_path: Pat
             read_member(tmp_path / name, "a")
         assert name in str(caught.value)
         assert caught.value.next_step
+
+
+# Members that are kept
+
+
+def kept_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_a_member_of_a_tar_is_kept_and_read_without_the_archive(tmp_path: Path, member: str):
+    """The second time nothing is decompressed: the archive may even be gone."""
+    (tmp_path / "one.tgz").write_bytes(tgz_bytes(MEMBERS))
+    kept = tmp_path / "kept"
+    assert read_member_once(tmp_path / "one.tgz", member, kept) == MEMBERS[member]
+    (tmp_path / "one.tgz").unlink()
+    assert read_member_once(tmp_path / "one.tgz", member, kept) == MEMBERS[member]
+    assert len(kept_files(kept)) == 1
+
+
+def test_a_member_of_a_zip_is_not_kept(tmp_path: Path):
+    """A zip has a directory, so any member is at hand."""
+    (tmp_path / "one.whl").write_bytes(zip_bytes(MEMBERS))
+    assert read_member_once(tmp_path / "one.whl", "package/a.txt", tmp_path / "kept") == MEMBERS["package/a.txt"]
+    assert not (tmp_path / "kept").exists()
+
+
+@pytest.mark.parametrize("damage", [b"", b"other bytes"])
+def test_a_kept_member_that_changed_is_dropped_and_read_again(tmp_path: Path, damage: bytes):
+    """Its name has the sha256 of its bytes."""
+    (tmp_path / "one.tgz").write_bytes(tgz_bytes(MEMBERS))
+    kept = tmp_path / "kept"
+    read_member_once(tmp_path / "one.tgz", "package/a.txt", kept)
+    (path,) = kept_files(kept)
+    path.write_bytes(damage)
+    assert read_member_once(tmp_path / "one.tgz", "package/a.txt", kept) == MEMBERS["package/a.txt"]
+    assert kept_files(kept) == [path]
+
+
+@pytest.mark.parametrize("member", ["../escaped", "/escaped", "a/../../escaped", "x" * 99 + "/" + "y" * 99])
+def test_a_kept_member_never_gets_a_path_of_the_archive_s_choosing(tmp_path: Path, member: str):
+    """Its name is made of hashes."""
+    (tmp_path / "one.tgz").write_bytes(tgz_bytes({member: b"bytes"}))
+    assert read_member_once(tmp_path / "one.tgz", member, tmp_path / "deep" / "kept") == b"bytes"
+    (path,) = kept_files(tmp_path / "deep")
+    assert path.parent == tmp_path / "deep" / "kept"
+    assert not (tmp_path / "escaped").exists() and not Path("/escaped").exists()
+
+
+def test_nothing_is_kept_of_a_member_that_cannot_be_read(tmp_path: Path):
+    """Missing, or cut in the middle of its bytes."""
+    whole = tgz_bytes({"noise": bytes(range(256)) * 4000, "last": b"x"})
+    (tmp_path / "one.tgz").write_bytes(whole[: len(whole) // 2])
+    for member in ("noise", "last", "gone"):
+        with pytest.raises(MaterialError):
+            read_member_once(tmp_path / "one.tgz", member, tmp_path / "kept")
+    assert kept_files(tmp_path) == [tmp_path / "one.tgz"]
+
+
+def test_what_stands_behind_a_member_is_not_decompressed(tmp_path: Path):
+    """An archive cut right behind the member still gives it: reading stops there."""
+    whole = tgz_bytes({"first": b"x" * 100, "noise": os.urandom(1 << 20)})
+    (tmp_path / "one.tgz").write_bytes(whole[: len(whole) // 2])
+    assert read_member(tmp_path / "one.tgz", "first") == b"x" * 100
+
+
+def test_a_full_disk_is_not_blamed_on_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The archive would be deleted and loaded again for nothing."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "one.tgz").write_bytes(tgz_bytes(MEMBERS))
+    monkeypatch.setattr(archives.shutil, "copyfileobj", full)
+    with pytest.raises(OSError, match="No space left"):
+        read_member_once(tmp_path / "one.tgz", "package/a.txt", tmp_path / "kept")
+    assert kept_files(tmp_path) == [tmp_path / "one.tgz"]

@@ -195,6 +195,12 @@ def test_a_file_pinned_to_another_sha256_than_the_checkpoint_s_own_is_not_asked_
     assert not any("a.txt" in path for _, path in hub.requests)
 
 
+def test_what_vendors_encoders_read_is_not_asked_for(hub: LocalHub, ask):
+    """`vendor/` is a folder of a snapshot, not of the model's repository."""
+    assert ask(hub.url, "vendor/a.txt") == ["failed: it is no file of the model's repository"]
+    assert hub.requests == []
+
+
 @pytest.mark.parametrize("header", ["ETag", "X-Repo-Commit"])
 def test_an_answer_that_is_no_hub_s_fails(hub: LocalHub, ask, header: str):
     """A portal page or a plain file server lacks the Hub's headers."""

@@ -14,6 +14,12 @@ def sha256_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def sha256_of_file(path: Path) -> str:
+    """Return the sha256 of a file's bytes, which are never in memory all at once."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def verify(manifest: Manifest, folder: Path) -> None:
     """Check every file of a snapshot folder against its pin; a recorder calls this before it reads anything.
 

