@@ -186,6 +186,8 @@ def sql(query: str, form: str, output: Path | None, root: Path) -> None:
     \b
     Views: cases, requests, origins, repeats, left_out    what was imported
            materials, reference, provenance, scope        what was recorded
+           authority, deciding                            whose answer decides, and those answers
+           manifests                                      what is pinned, recorded or not
     Example: bellwether sql "select kind, count(*) from reference group by kind"
     """
     from bellwether.reports import sql as runner

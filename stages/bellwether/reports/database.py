@@ -9,11 +9,13 @@
 | deciding | answer of the deciding source, in the form its kind is judged by: one per case, or one per encoder |
 | provenance | recorded table: what it depended on |
 | scope | checkpoint in params.yaml, in its order |
+| manifests | pinned checkpoint, in scope or not: its files by proof, and what keeps it from being recorded |
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +25,7 @@ import pyarrow as pa
 from bellwether.corpora.store import sql_path
 from bellwether.errors import TableError
 from bellwether.layout import RECORDED, corpus_folder, materials_table, reference_table
-from bellwether.params import Params, read_manifest, read_params
+from bellwether.params import Manifest, Params, read_manifest, read_params
 from bellwether.tables import MATERIALS, PER_CORPUS, REFERENCE, check
 
 OF_TEXT = {"tokenize": ("hf-tokenizer",), "detokenize": ("hf-tokenizer",)}
@@ -70,7 +72,7 @@ def connect(root: Path) -> Database:
 
     Raises:
         TableError: a table that is there is torn or of another schema version.
-        ParamsError: params.yaml or a manifest of the scope is malformed, or the manifest is missing.
+        ParamsError: params.yaml or a manifest is malformed, or one of the scope is missing.
     """
     params = read_params(root)
     connection = duckdb.connect()
@@ -86,6 +88,7 @@ def connect(root: Path) -> Database:
     _scope(connection, params)
     _authority(connection, root, params)
     connection.execute(DECIDING)
+    add_manifests(connection, root, params)
     return Database(connection, tuple(missing))
 
 
@@ -143,3 +146,47 @@ def _authority(connection: duckdb.DuckDBPyConnection, root: Path, params: Params
     ]
     if rows:
         connection.executemany("insert into authority values (?, ?, ?, ?)", rows)
+
+
+MANIFESTS = """
+create table manifests (
+    checkpoint text, model text, revision text, tier integer, license text, group_slug text, in_scope boolean,
+    status text, files integer, identical integer, derived integer, unproved integer, only_on_hub integer,
+    missing text[], unreached text[]
+)
+"""
+"""`group_slug` is the primary's slug, a primary's own; `missing` names the files that only the Hub or a mirror has,
+`unreached` the checkpoint's own copies that were not obtained. The four counts of files add up to `files`."""
+
+
+def add_manifests(connection: duckdb.DuckDBPyConnection, root: Path, params: Params) -> None:
+    """Add the table `manifests`, read from the files. Raises ParamsError when one of them is malformed."""
+    connection.execute(MANIFESTS)
+    slugs = sorted(path.parent.name for path in (root / "fixtures").glob("*/manifest.toml"))
+    rows = [_manifest_row(root, read_manifest(root, slug), slug in params.checkpoints) for slug in slugs]
+    if rows:
+        connection.executemany(f"insert into manifests values ({', '.join('?' * len(rows[0]))})", rows)
+
+
+def _manifest_row(root: Path, manifest: Manifest, in_scope: bool) -> tuple:
+    missing = [name for name, file in manifest.files.items() if file.transform is None]
+    proofs = Counter(file.proof for file in manifest.files.values() if file.transform is not None)
+    return (
+        *(manifest.slug, manifest.model, manifest.revision, manifest.tier, manifest.license),
+        *(manifest.group or manifest.slug, in_scope, _status(root, manifest, in_scope, missing)),
+        *(len(manifest.files), proofs["identical"], proofs["derived"], proofs["unproved"], len(missing)),
+        *(missing, list(manifest.unreached)),
+    )
+
+
+def _status(root: Path, manifest: Manifest, in_scope: bool, missing: list[str]) -> str:
+    """Return what is known of a checkpoint's references.
+
+    recorded: it is in scope and its tables are there. member: another checkpoint's recording serves it. unavailable:
+    not recorded, and files are missing that only the Hub or a mirror has. pending: not recorded, though it can be.
+    """
+    if in_scope and all(reference_table(root, manifest.slug, recorded).is_file() for recorded in RECORDED):
+        return "recorded"
+    if manifest.group:
+        return "member"
+    return "unavailable" if missing else "pending"
