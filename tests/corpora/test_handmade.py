@@ -175,7 +175,7 @@ def test_marker_cases_hold_their_markers(corpus):
 def test_files_stay_reviewable():
     """A person reads these files; U+FEFF and the like are written as escapes."""
     folder = ROOT / "corpus" / "handmade"
-    assert (folder / "render.jsonl").stat().st_size < 60_000
+    assert (folder / "render.jsonl").stat().st_size < 80_000
     for kind in KINDS:
         text = (folder / f"{kind}.jsonl").read_bytes().decode("utf-8")
         assert text.endswith("\n") and not set(text) & set("\r\u0085\u200b\u200d\u2028\u2029\ufeff"), kind
