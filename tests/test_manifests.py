@@ -385,6 +385,21 @@ def test_what_a_killed_run_left_is_cleared(project: Path):
     assert read_manifest(project, "one").group == "two"
 
 
+@pytest.mark.parametrize("command", ["record-render", "record-parse", "record-tokens"])
+def test_a_member_is_not_recorded(project: Path, command: str):
+    """Its references are the primary's; a second recording would be free to differ."""
+    bellwether(project)
+    run = CliRunner().invoke(cli, [command, "one", "--root", str(project)])
+    assert (run.exit_code, run.stderr.splitlines()) == (
+        2,
+        [
+            "error: one is a member of two, whose recording serves both",
+            "next:  Record two; or list one in its place in params.yaml; then `bellwether manifests`.",
+        ],
+    )
+    assert sorted(path.name for path in (project / "fixtures" / "one").iterdir()) == ["manifest.toml"]
+
+
 def test_groups_of_the_checkout_are_written(root: Path):
     """What stands in Git is what the rules give."""
     run = bellwether(ROOT, "--check")

@@ -25,7 +25,7 @@ from typing import Any
 import pyarrow as pa
 
 from bellwether.corpora.store import count_cases, stream_cases
-from bellwether.errors import OracleError
+from bellwether.errors import OracleError, ParamsError
 from bellwether.layout import inputs_folder, reference_table
 from bellwether.params import read_manifest, read_params
 from bellwether.progress import Progress
@@ -61,8 +61,14 @@ def record(recording: Recording, jobs: int | None = None) -> int:
     Raises:
         OracleError: the checkpoint cannot be an oracle, a template does not end, or a worker died.
         PinMismatch, InputUnavailable, VersionMismatch, TableError, CorpusError: what it reads is not what is pinned.
+        ParamsError: the checkpoint is a member of a group; its references are the primary's.
     """
     params = read_params(recording.root)
+    if group := read_manifest(recording.root, recording.slug).group:
+        raise ParamsError(
+            f"{recording.slug} is a member of {group}, whose recording serves both",
+            next_step=f"Record {group}; or list {recording.slug} in its place in params.yaml; then `bellwether manifests`.",
+        )
     total = count_cases(recording.root, params.corpora, recording.kinds)
     progress = Progress(f"{recording.slug} {'+'.join(recording.kinds)}", total)
     batches = stream_cases(recording.root, params.corpora, recording.kinds)

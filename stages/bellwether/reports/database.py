@@ -63,7 +63,8 @@ class Database:
         if self.missing:
             raise TableError(
                 f"{len(self.missing)} tables of the scope are missing: {', '.join(self.missing[:5])}",
-                next_step="Run `make repro`, or `dvc pull`.",
+                next_step="Run `make repro`, or `dvc pull`. Tables that `report` does not name in dvc.yaml may not be "
+                "recorded before it runs.",
             )
 
 
