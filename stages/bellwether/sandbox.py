@@ -64,7 +64,7 @@ class Inside:
     settings: Mapping[str, Any]
     """JSON values handed to `start`."""
     files: Sequence[Path] = ()
-    """Files that can be read; a link among them leads nowhere else."""
+    """Files that can be read, the file behind a link included: compare their bytes with their pins before."""
     listed: Sequence[Path] = ()
     """Folders in which names can be listed, and nothing more."""
     python: Path = Path(sys.executable)

@@ -226,6 +226,8 @@ def limits(memory_bytes: int, cpu_seconds: int) -> None:
     }
     try:
         for name, value in values.items():
+            most = resource.getrlimit(name)[1]  # a recording process has limits of its own
+            value = value if most == resource.RLIM_INFINITY else min(value, most)
             resource.setrlimit(name, (value, value))
     except (OSError, ValueError) as error:
         raise Unprotected(f"limits cannot be set: {error}") from None
@@ -267,7 +269,7 @@ def confine(config: dict) -> None:
     limits(config["memory_bytes"], config["cpu_seconds"])
     drop_capabilities()
     landlock(files, folders, config["listed"])
-    die_with_parent()  # again: the kernel forgets it when credentials change
+    die_with_parent()  # again: the kernel may forget it when credentials change
     seccomp()
     hold()
 
@@ -313,10 +315,9 @@ def serve(answers: int) -> None:
         request = json.loads(line)
         try:
             send({"id": request["id"], "result": answer(request["value"])})
-        except (MemoryError, OSError, ImportError) as error:  # what the walls provoke is no answer
-            send({"id": request["id"], "failed": _reason(error)})
         except Exception as error:
-            send({"id": request["id"], "refused": _reason(error)})
+            provoked = isinstance(error, MemoryError | OSError | ImportError) or "start new thread" in str(error)
+            send({"id": request["id"], "failed" if provoked else "refused": _reason(error)})
         except BaseException as error:
             return send({"id": request["id"], "failed": _reason(error)})
 

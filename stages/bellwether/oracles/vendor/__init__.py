@@ -7,6 +7,7 @@ script of the same name in `stages/environments` runs inside.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from bellwether.errors import OracleError
@@ -17,7 +18,7 @@ from bellwether.params import Manifest, Params
 __all__ = ["ENCODERS", "Prompt", "VendorEncoder", "VendorRefused", "open_encoder"]
 
 ENCODERS = {
-    "deepseek": deepseek.plan,
+    **{name: partial(deepseek.plan, name) for name in deepseek.GENERATIONS},
     "harmony": harmony.plan,
     "kimi-k3": kimi_k3.plan,
     "mistral-common": mistral_common.plan,

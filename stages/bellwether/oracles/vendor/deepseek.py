@@ -14,13 +14,12 @@ from bellwether.sandbox import Inside
 Call = Callable[[Mapping[str, Any], Any], dict[str, Any]]
 
 
-def plan(manifest: Manifest, params: Params, folder: Path) -> Plan:
-    """Return how the encoder file among the manifest's inputs is run. Raises OracleError when there is none."""
-    name = next((name for name in CALLS if name in manifest.inputs), None)
-    if name is None:
-        raise missing(manifest, "deepseek", f"file {', '.join(CALLS)}")
+def plan(encoder: str, manifest: Manifest, params: Params, folder: Path) -> Plan:
+    """Return how the file of `encoder`, one of GENERATIONS, is run. Raises OracleError when it is not pinned."""
+    name, call, content_format = GENERATIONS[encoder]
+    if name not in manifest.inputs:
+        raise missing(manifest, encoder, f"file {name}")
     file = pinned(manifest, folder, name)
-    call, content_format = CALLS[name]
     return Plan(
         inside=Inside(manifest.slug, script("deepseek"), {"file": str(file.resolve())}, files=[file]),
         call=call,
@@ -121,9 +120,9 @@ def _mode(thinks: Any) -> str:
     return "thinking" if thinks else "chat"
 
 
-CALLS: Mapping[str, tuple[Call, str]] = {
-    "vendor/deepseek_v32_encoding.py": (_v32, "string"),
-    "vendor/deepseek_v4_encoding.py": (_v4, "openai"),
-    "vendor/deepseek_v41_encoding.py": (_v41, "string"),
+GENERATIONS: Mapping[str, tuple[str, Call, str]] = {
+    "deepseek-v3.2": ("vendor/deepseek_v32_encoding.py", _v32, "string"),
+    "deepseek-v4": ("vendor/deepseek_v4_encoding.py", _v4, "openai"),
+    "deepseek-v4.1": ("vendor/deepseek_v41_encoding.py", _v41, "string"),
 }
-"""Oracle input → how its generation is called, and the form its content has."""
+"""Encoder → its oracle input, how it is called, and the form its content has."""
