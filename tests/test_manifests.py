@@ -394,7 +394,7 @@ def test_a_member_is_not_recorded(project: Path, command: str):
         2,
         [
             "error: one is a member of two, whose recording serves both",
-            "next:  Record two; or list one in its place in params.yaml; then `bellwether manifests`.",
+            "next:  Record two; or list one in its place in params.yaml, then run `bellwether manifests`.",
         ],
     )
     assert sorted(path.name for path in (project / "fixtures" / "one").iterdir()) == ["manifest.toml"]

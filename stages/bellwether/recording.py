@@ -67,7 +67,8 @@ def record(recording: Recording, jobs: int | None = None) -> int:
     if group := read_manifest(recording.root, recording.slug).group:
         raise ParamsError(
             f"{recording.slug} is a member of {group}, whose recording serves both",
-            next_step=f"Record {group}; or list {recording.slug} in its place in params.yaml; then `bellwether manifests`.",
+            next_step=f"Record {group}; or list {recording.slug} in its place in params.yaml, then run "
+            "`bellwether manifests`.",
         )
     total = count_cases(recording.root, params.corpora, recording.kinds)
     progress = Progress(f"{recording.slug} {'+'.join(recording.kinds)}", total)
