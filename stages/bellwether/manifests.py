@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
+from bellwether import models
 from bellwether.errors import Finding, ParamsError
 from bellwether.layout import checkpoint_folder
 from bellwether.materials.hub import Hub
@@ -53,7 +54,7 @@ def main(root: Path, *, check: bool = False, new: Collection[Manifest] = ()) -> 
     """Write the `group` line of every manifest, and the manifests `new`; all of them or none.
 
     Raises:
-        ParamsError: a file is malformed, a `new` one exists, or the groups are for a person to settle (see above).
+        ParamsError, TableError: a file is malformed, or the groups are for a person to settle (see above).
         Finding: with `check`, when something would be written. Nothing is.
     """
     manifests = {manifest.slug: manifest for manifest in (*_read(root), *new)}
@@ -122,27 +123,13 @@ def grouped(
 
 
 def downloads(root: Path) -> dict[str, int]:
-    """Return repository → downloads, of those whose number `fixtures/models.jsonl` knows; empty without that file.
+    """Return repository → downloads, of those whose number fixtures/models.jsonl knows; empty without that file.
 
     Raises:
-        ParamsError: a line is no JSON object.
+        TableError: the file is not what `bellwether models` writes.
     """
-    path = root / "fixtures" / "models.jsonl"
-    if not path.is_file():
-        return {}
-    known = {}
-    for number, line in enumerate(path.read_text("utf-8").split("\n"), start=1):
-        if not line:
-            continue
-        try:
-            row = json.loads(line)
-            if row.get("downloads") is not None and "model" in row:
-                known[row["model"]] = int(row["downloads"])
-        except (ValueError, TypeError, AttributeError):
-            raise ParamsError(
-                f"{path}: line {number} is no entry of a model", next_step="Write the file again."
-            ) from None
-    return known
+    known = models.read(root)
+    return {line.model: line.downloads for line in known.lines if line.downloads is not None} if known else {}
 
 
 def with_group(text: str, group: str | None, where: str) -> str:
