@@ -287,6 +287,22 @@ def models(hub: bool, check: bool, root: Path) -> None:
 
 
 @cli.command()
+@root_option
+def patterns(root: Path) -> None:
+    """Record what the patterns of transformers' response templates find in corpus/patterns/probes.jsonl.
+
+    Writes fixtures/patterns/patterns.parquet: matches and groups with character and byte offsets, for consumers that
+    read answers with another regular-expression engine.
+    """
+    from bellwether import patterns as stage
+
+    done = stage.main(root)
+    click.echo(f"{done.patterns:,} patterns, {done.probes:,} probes: {done.rows:,} rows")
+    if done.not_laid_out:
+        click.echo(f"note: inputs not laid out, so not looked at: {', '.join(done.not_laid_out)}", err=True)
+
+
+@cli.command()
 def cache() -> None:
     """Print where downloaded packages are kept, and how large they are."""
     from bellwether.materials.routes import cache_folder

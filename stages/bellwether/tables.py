@@ -254,3 +254,43 @@ def check(path: Path, schema: pa.Schema) -> None:
     else:
         return
     raise TableError(f"{path}: {wrong}", next_step="Record it again with `make repro`.")
+
+
+SPAN = [
+    _field("start", NUMBER, "0-based place of its first character; null for a group that took no part"),
+    _field("end", NUMBER, "place after its last character"),
+    _field("start_byte", NUMBER, "bytes before start, in UTF-8"),
+    _field("end_byte", NUMBER, "bytes before end, in UTF-8"),
+]
+GROUPS = pa.list_(pa.struct([_field("number", NUMBER, "from 1"), _field("name", TEXT, "null without a name"), *SPAN]))
+MATCHES = pa.list_(
+    pa.struct(
+        [
+            _field("buffer", NUMBER, "characters of the text that were there, counted from its begin"),
+            _field("pos", NUMBER, "place at which the call began to look"),
+            _field("partial", FLAG, "the buffer ends before the match does: more text decides"),
+            _field("survives", FLAG, "whether the match stays the same before one more character; null: not asked"),
+            *SPAN,
+            _field("groups", GROUPS, "in the order of their numbers"),
+        ]
+    )
+)
+PATTERNS = _schema(
+    _field("pattern_id", TEXT, "template/field/role; without field for the start anchor"),
+    _field("template", TEXT, "name of the response template: the first model type it is for, or a checkpoint's slug"),
+    _field("models", pa.list_(TEXT), "model types transformers uses the template for, or the checkpoint"),
+    _field("field", TEXT, "field of the message; null for the start anchor"),
+    _field("role", TEXT, "key of the template the pattern comes from"),
+    _field("pattern", TEXT, "the pattern as transformers compiles it"),
+    _field("flags", pa.list_(TEXT), "flags it is compiled with, the engine's defaults too"),
+    _field("literals", pa.list_(TEXT), "texts the pattern was made of; null when it is written as a pattern"),
+    _field("engine", TEXT, "library that answered"),
+    _field("engine_version", TEXT, "its version"),
+    _field("call", TEXT, "finditer, search, search-partial or sub: the call transformers makes"),
+    _field("probe", TEXT, "name of the text"),
+    _field("text", TEXT, "the text"),
+    _field(
+        "buffers", IDS, "lengths in characters of the buffers tried; for all calls but search-partial the whole text"
+    ),
+    _field("matches", MATCHES, "what was found, by buffer and place; a buffer that is tried and not here has no match"),
+)
