@@ -362,3 +362,20 @@ def test_check_finds_a_changed_licence(root, bfcl_wheel, tmp_path):
     (tmp_path / "corpus" / "imported" / "bfcl" / "LICENSE.bfcl").write_text("none")
     with pytest.raises(Finding, match=r"gives other files \(LICENSE\.bfcl\)"):
         import_corpus.check(tmp_path, "bfcl")
+
+
+# ── deriving ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_derived_corpora_are_listed(root):
+    """Without a name the command says what there is, and from what."""
+    run = bellwether(root, "derive")
+    assert (run.exit_code, run.stderr) == (0, "")
+    assert "shapes: Message shapes, from bfcl and gsm8k\n" in run.stdout
+
+
+def test_what_is_not_derived_is_imported(root):
+    """The two commands do not stand in for each other by accident."""
+    run = bellwether(root, "derive", "bfcl")
+    assert run.exit_code == 2
+    assert run.stderr.startswith("error: 'bfcl' is no derived corpus\nnext:  There are ")

@@ -105,13 +105,49 @@ def cli() -> None:
 @cli.command("import")
 @click.argument("corpus")
 @click.option("--check", is_flag=True, help="Import again and compare with the stored files; exit 1 on a difference.")
+@click.option("--pin", is_flag=True, help="Write the sha256 of a Hub dataset's files into its source.toml; no import.")
 @root_option
-def import_command(corpus: str, check: bool, root: Path) -> None:
+def import_command(corpus: str, check: bool, pin: bool, root: Path) -> None:
     """Import one CORPUS, a folder of corpus/ with pins or hand-written lines, into corpus/imported/CORPUS.
 
     Pinned files come from a mirror folder (BELLWETHER_MIRROR, files named by sha256), the download cache
     (BELLWETHER_CACHE), or where the corpus' source.toml says: a package registry, GitHub, the Hub.
     """
+    from bellwether import import_corpus
+
+    if pin:
+        if check:
+            raise click.UsageError("--pin and --check exclude each other")
+        click.echo(f"{corpus}: {import_corpus.pin(root, corpus)} files pinned; review source.toml, then import")
+        return
+    _import(root, corpus, check)
+
+
+@cli.command()
+@click.argument("corpus", required=False)
+@click.option("--check", is_flag=True, help="Build again and compare with the stored files; exit 1 on a difference.")
+@root_option
+def derive(corpus: str | None, check: bool, root: Path) -> None:
+    """Build CORPUS, a corpus put together from others; without CORPUS, list those there are.
+
+    It is built from the same pinned files as its parts, never from imported tables, and depends on no import. In the
+    graph it is a corpus like any other: name it under `corpora` in params.yaml, and `dvc repro` builds it.
+    """
+    from bellwether import import_corpus
+
+    derived = import_corpus.derived(root)
+    if corpus is None:
+        for name, about in derived.items():
+            click.echo(f"{name}: {about.title}, from {' and '.join(about.parts)}")
+        return
+    if corpus not in derived:
+        raise ParamsError(
+            f"{corpus!r} is no derived corpus", next_step=f"There are {', '.join(derived)}; for others, `import`."
+        )
+    _import(root, corpus, check)
+
+
+def _import(root: Path, corpus: str, check: bool) -> None:
     from bellwether import import_corpus
 
     if check:
@@ -120,6 +156,20 @@ def import_command(corpus: str, check: bool, root: Path) -> None:
         return
     counts = import_corpus.main(root, corpus)
     click.echo(f"{corpus}: " + ", ".join(f"{rows:,} {name.replace('_', ' ')}" for name, rows in counts.items()))
+
+
+@cli.command()
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 when NOTICE says something else.")
+@root_option
+def notice(check: bool, root: Path) -> None:
+    """Write NOTICE: whose data the corpora of the scope hold, under which licence, and what was changed."""
+    from bellwether import notice as stage
+
+    if check:
+        stage.check(root)
+        click.echo("NOTICE names what the corpora hold")
+        return
+    stage.main(root)
 
 
 @cli.command()

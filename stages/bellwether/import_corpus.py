@@ -15,7 +15,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from bellwether.corpora.sources import Fetch, Items, fetcher, licence_text, sources_of
+from bellwether.corpora.sources import Derived, Fetch, Items, fetcher, licence_text, read_derived, sources_of
 from bellwether.corpora.store import write_corpus
 from bellwether.errors import CorpusError, Finding, ParamsError
 from bellwether.layout import corpus_folder, pins_folder
@@ -66,6 +66,12 @@ def corpora(root: Path) -> list[str]:
     """Return the names of all corpora there are, in scope or not, sorted."""
     names = (path.name for path in (root / "corpus").glob("*") if path.is_dir() and MODULE.fullmatch(path.name))
     return sorted(name for name in names if find_spec(f"bellwether.corpora.{name}"))
+
+
+def derived(root: Path) -> dict[str, Derived]:
+    """Return name → what it is built from, of each derived corpus, sorted. Raises ParamsError as `read_derived`."""
+    folders = [pins_folder(root, name) for name in corpora(root)]
+    return {folder.name: read_derived(folder) for folder in folders if (folder / "derived.toml").is_file()}
 
 
 def importer_of(root: Path, corpus: str) -> Importer:
