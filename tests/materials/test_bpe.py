@@ -278,3 +278,47 @@ def test_patterns_lose_no_text(name: str, text: str):
     """The pieces put together are the text."""
     split = Split(Regex(bpe.PATTERNS[name]), behavior="isolated")
     assert "".join(piece for piece, _ in split.pre_tokenize_str(text)) == text
+
+
+# One merge for each token
+
+
+def test_one_merge_for_each_token_by_hand():
+    """`abc` was learnt from `ab` and `c`: among pairs the lowest rank comes first, whatever else would fit."""
+    ranks = {b"a": 0, b"b": 1, b"c": 2, b"ab": 3, b"bc": 4, b"abc": 5}
+    assert bpe.one_merge_each(ranks) == [["a", "b"], ["b", "c"], ["ab", "c"]]
+    assert bpe.all_merges(ranks) == [["a", "b"], ["b", "c"], ["a", "bc"], ["ab", "c"]]
+
+
+def test_of_equal_pairs_the_leftmost_is_merged_first():
+    """`aaa` is `aa` and `a`."""
+    assert bpe.one_merge_each({b"a": 0, b"aa": 1, b"aaa": 2}) == [["a", "a"], ["aa", "a"]]
+
+
+def test_only_lower_ranks_make_a_token():
+    """`abc` stands before `ab`, so it is made of three parts: no single merge makes it."""
+    assert bpe.one_merge_each({b"a": 0, b"b": 1, b"c": 2, b"abc": 3, b"ab": 4}) == [["a", "b"]]
+
+
+def test_merges_txt_begins_with_its_version():
+    """One merge a line, in order."""
+    assert bpe.merges_txt([["a", "b"], ["ab", "Ġ"]]) == "#version: 0.2\na b\nab Ġ\n"
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=30), st.lists(st.text("abc", max_size=12)))
+def test_where_every_token_was_learnt_from_two_one_merge_each_is_enough(pairs: list[tuple[int, int]], texts: list[str]):
+    """A vocabulary grown by joining two tokens at a time encodes the same with one merge for each token as with all."""
+    tokens = [b"a", b"b", b"c"]
+    for left, right in pairs:
+        token = tokens[left % len(tokens)] + tokens[right % len(tokens)]
+        ranks = {known: rank for rank, known in enumerate(tokens)}
+        if token not in ranks and len(token) < 9 and len(bpe._merged_below(token, ranks, len(tokens))) == 2:
+            tokens.append(token)
+    ranks = {token: rank for rank, token in enumerate(tokens)}
+    parts = {"pattern": "[abc]+", "normalizer": None, "ignore_merges": False, "added_tokens": []}
+    one, every = (
+        Tokenizer.from_str(json.dumps(bpe.tokenizer_json(ranks, merges=merges, **parts))) for merges in ("one", "all")
+    )
+    assert len(bpe.one_merge_each(ranks)) == len(tokens) - 3
+    for text in texts:
+        assert one.encode(text).ids == every.encode(text).ids

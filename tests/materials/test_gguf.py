@@ -79,6 +79,68 @@ def test_the_container_loads_and_encodes(whole: bytes):
     assert 6 not in made.encode("<unused>").ids
 
 
+def test_gemma_s_container_by_hand(tmp_path: Path):
+    """User-defined tokens are added tokens too; a merge whose left half begins with a space is cut behind it."""
+    writer = GGUFWriter(tmp_path / "gemma.gguf", "gemma4")
+    writer.add_token_list(["<pad>", "<eos>", "<bos>", "<unk>", "▁", "a", "<tool>", "<0x0A>", "▁a", " b"])
+    writer.add_token_types([3, 3, 3, 3, 1, 1, 4, 6, 1, 1])
+    writer.add_token_merges(["▁ a", "  b"])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    made = gguf.tokenizer_json((tmp_path / "gemma.gguf").read_bytes(), "gemma-4")
+    assert [token["id"] for token in made["added_tokens"]] == [0, 1, 2, 3, 6]
+    assert made["model"]["merges"] == [["▁", "a"], [" ", "b"]]
+    made["model"]["merges"] = [["▁", "a"]]  # a lone space is no token: it is written ▁
+    encode = Tokenizer.from_str(json.dumps(made)).encode
+    assert encode(" a<tool>\n").ids == [2, 8, 6, 7]
+    assert encode("é", add_special_tokens=False).ids == [3]
+
+
+def test_every_kind_of_value_before_the_vocabulary_is_passed_over(tmp_path: Path):
+    """Numbers of all widths, texts, booleans, and arrays of each: none of them is read, all are skipped exactly."""
+    writer = GGUFWriter(tmp_path / "kinds.gguf", "llama")
+    for bits in (8, 16, 32, 64):
+        getattr(writer, f"add_uint{bits}")(f"u{bits}", 2**bits - 1)
+        getattr(writer, f"add_int{bits}")(f"i{bits}", -(2 ** (bits - 1)))
+    writer.add_float32("f", 0.5)
+    writer.add_float64("d", 0.25)
+    writer.add_bool("yes", True)
+    writer.add_string("text", "é" * 300)
+    writer.add_array("numbers", list(range(500)))
+    writer.add_array("floats", [0.5, 1.5])
+    writer.add_array("bools", [True, False, True])
+    writer.add_array("texts", ["", "é", "x" * 300])
+    writer.add_chat_template("last")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    data = (tmp_path / "kinds.gguf").read_bytes()
+    assert gguf.chat_template(data) == "last"
+    names = ("u8", "i8", "u64", "i64", "f", "d", "yes", "text", "numbers", "floats", "bools", "texts")
+    assert gguf.read_fields(data, names) == {
+        **{"u8": 255, "i8": -128, "u64": 2**64 - 1, "i64": -(2**63), "f": 0.5, "d": 0.25, "yes": True},
+        **{"text": "é" * 300, "numbers": list(range(500)), "floats": [0.5, 1.5], "bools": [True, False, True]},
+        "texts": ["", "é", "x" * 300],
+    }
+
+
+def test_an_unknown_kind_of_value_is_a_value_error(whole: bytes):
+    """And an array of arrays, which the vocabulary files do not have."""
+    place = whole.index(b"tokenizer.chat_template") + len("tokenizer.chat_template")
+    for kind in (13, 2**31, 9):
+        damaged = whole[:place] + kind.to_bytes(4, "little") + (9).to_bytes(4, "little") + whole[place + 8 :]
+        with pytest.raises(ValueError):
+            gguf.chat_template(damaged)
+
+
+def test_a_count_that_is_a_bomb_is_a_value_error(whole: bytes):
+    """A list of 2**60 tokens ends with the file, not with the machine's memory."""
+    place = whole.index(b"tokenizer.ggml.tokens") + len("tokenizer.ggml.tokens") + 8
+    with pytest.raises(ValueError):
+        gguf.vocab_json(whole[:place] + (2**60).to_bytes(8, "little") + whole[place + 8 :])
+
+
 @pytest.mark.parametrize(
     ("left_out", "read", "field"),
     [

@@ -12,7 +12,7 @@ from gguf import GGUFWriter
 
 from bellwether.errors import MaterialError
 from bellwether.materials.transforms import TRANSFORMS, apply
-from bellwether.params import read_manifest, read_params
+from bellwether.params import read_manifest
 from support import ROOT, snapshot
 
 PINS = ROOT / "tests" / "expected" / "checkpoints_pins.tsv"
@@ -196,7 +196,42 @@ BY_HAND = [
         .encode(),
     ),
     ("packed-ranks-to-json", [PACKED], {"count": 3, **CONTAINER_OPTIONS}, CONTAINER.encode()),
+    ("packed-ranks-to-json", [PACKED], {"count": 3, **CONTAINER_OPTIONS, "merges": "one"}, CONTAINER.encode()),
+    ("packed-ranks-to-merges", [PACKED], {"count": 3}, "#version: 0.2\na Ġ\n".encode()),
+    ("crlf-to-lf", [b"#version: 0.2\r\na b\r\n"], {"drop_first_line": True}, b"a b\n"),
+    (
+        "splice-template",
+        [b'{"b": 1, "n": 2}', b"x\n"],
+        {"final_newline": False, "values": '{"n": 3, "é": null}'},
+        '{\n  "b": 1,\n  "n": 3,\n  "é": null,\n  "chat_template": "x\\n"\n}'.encode(),
+    ),
+    (
+        "filter-added-tokens",
+        ['{"a": "é", "added_tokens": [{"id": 8}, {"id": 10}, {"id": 9}], "b": 1}'.encode()],
+        {"below": 10},
+        '{\n  "a": "é",\n  "added_tokens": [\n    {\n      "id": 8\n    },\n    {\n      "id": 9\n    }\n  ],'
+        '\n  "b": 1\n}\n'.encode(),
+    ),
+    (
+        "filter-added-tokens-decoder",
+        [b'{"k": "v", "added_tokens_decoder": {"9": "a", "10": "b"}, "b": 1}'],
+        {"below": 10, "drop_key": "k"},
+        b'{\n  "added_tokens_decoder": {\n    "9": "a"\n  },\n  "b": 1\n}\n',
+    ),
+    (
+        "rename-added-tokens",
+        [
+            b'{"added_tokens": [{"id": 1, "content": "a", "lstrip": true, "normalized": false, "special": true}, '
+            b'{"id": 2, "content": "b"}]}'
+        ],
+        {"tokens": [[1, "é", False, True]]},
+        '{\n  "added_tokens": [\n    {\n      "id": 1,\n      "content": "é",\n      "lstrip": true,\n'
+        '      "normalized": true,\n      "special": false\n    },\n    {\n      "id": 2,\n      "content": "b"\n'
+        "    }\n  ]\n}\n".encode(),
+    ),
 ]
+ELSEWHERE = {"sentencepiece-to-json", "tekken-to-json"}
+"""Their containers are written out in test_sentencepiece.py and test_tekken.py."""
 OF_GGUF = {
     "gguf-template": "é\r\n",
     "gguf-vocab": '{"<é>":0,"a":1,"b":2,"ab":3}',
@@ -211,6 +246,13 @@ def test_a_transform_gives_the_bytes_written_by_hand(name: str, sources: list[by
     assert apply(name, sources, options) == expected
 
 
+def test_a_gguf_skeleton_is_chosen_by_name(gguf_file: bytes):
+    """Command R: NFC, and merges as pairs; the same parts otherwise. The final newline is an option."""
+    made = apply("gguf-to-json", [gguf_file], {"skeleton": "command-r", "final_newline": True}).decode()
+    expected = GGUF_CONTAINER.replace('"normalizer": null', '"normalizer": {\n    "type": "NFC"\n  }')
+    assert made == expected.replace('"a b"', '[\n        "a",\n        "b"\n      ]') + "\n"
+
+
 @pytest.mark.parametrize(("name", "expected"), OF_GGUF.items())
 def test_a_gguf_transform_gives_the_text_written_by_hand(gguf_file: bytes, name: str, expected: str):
     """Neither the template nor the container has a final newline of ours."""
@@ -219,15 +261,14 @@ def test_a_gguf_transform_gives_the_text_written_by_hand(gguf_file: bytes, name:
 
 def test_every_transform_is_covered_by_hand():
     """A new transform needs a case above."""
-    assert {name for name, *_ in BY_HAND} | set(OF_GGUF) == set(TRANSFORMS)
+    assert {name for name, *_ in BY_HAND} | set(OF_GGUF) | ELSEWHERE == set(TRANSFORMS)
 
 
 def test_every_manifest_names_a_known_transform():
     """A misspelt one would only be found when the file is laid out."""
-    used = {
-        file.transform for slug in read_params(ROOT).checkpoints for file in read_manifest(ROOT, slug).files.values()
-    }
-    assert used <= set(TRANSFORMS)
+    slugs = [path.parent.name for path in (ROOT / "fixtures").glob("*/manifest.toml")]
+    used = {file.transform for slug in slugs for file in read_manifest(ROOT, slug).files.values()}
+    assert used - {None} == set(TRANSFORMS)
 
 
 @pytest.mark.parametrize(
@@ -262,6 +303,19 @@ def test_every_manifest_names_a_known_transform():
         ("gguf-vocab", [b"GGUF\x03\x00\x00\x00"], {}),
         ("gguf-merges", [b"GGUF\x03\x00\x00\x00" + b"\x01" + bytes(15)], {}),
         ("gguf-to-json", [b"no model"], {}),
+        ("gguf-to-json", [b"no model"], {"skeleton": "gpt-2"}),
+        ("packed-ranks-to-json", [PACKED], {"count": 3, **CONTAINER_OPTIONS, "merges": "some"}),
+        ("filter-added-tokens", [b"{}"], {"below": 3}),
+        ("filter-added-tokens", [b'{"added_tokens": [{}]}'], {"below": 3}),
+        ("filter-added-tokens-decoder", [b'{"added_tokens_decoder": {}}'], {"below": 3, "drop_key": "k"}),
+        ("filter-added-tokens-decoder", [b'{"k": 1, "added_tokens_decoder": {"a": 1}}'], {"below": 3, "drop_key": "k"}),
+        ("rename-added-tokens", [b'{"added_tokens": []}'], {"tokens": [[1, "a", True, True]]}),
+        ("rename-added-tokens", [b'{"added_tokens": [{"id": 1}]}'], {"tokens": [[1, "a"]]}),
+        ("sentencepiece-to-json", [b"<html>"], {}),
+        ("sentencepiece-to-json", [b"\x0a\x00"], {}),
+        ("sentencepiece-to-json", [b"\x0a\x03\x0a\x01a"], {}),
+        ("tekken-to-json", [b"{}"], {"special_tokens": ["<s>"]}),
+        ("tekken-to-json", [b"[]"], {"special_tokens": ["<s>"]}),
     ],
 )
 def test_a_transform_that_does_not_fit_is_an_error_with_its_name(name: str, sources: list[bytes], options: dict):
@@ -279,7 +333,7 @@ def test_an_unknown_transform_is_an_error_that_lists_the_known():
     assert "copy, crlf-to-lf, " in caught.value.next_step
 
 
-@pytest.mark.parametrize("slug", ["glm-4.6", "kimi-k2-instruct"])
+@pytest.mark.parametrize("slug", ["glm-4.6", "kimi-k2-instruct", "kimi-k3"])
 def test_a_container_of_our_own_differs_from_an_independent_build_in_one_flag(slug: str):
     """A second implementation wrote the same vocabulary, merges and added tokens with ignore_merges off."""
     with PINS.open(newline="", encoding="utf-8") as lines:
