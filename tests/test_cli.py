@@ -41,6 +41,8 @@ parse = ["roundtrip"]
 COMMANDS = sorted(cli.commands)
 ARGUMENTS = {
     "import": ["handmade"],
+    "derive": [],
+    "notice": [],
     "inputs": ["alpha"],
     "record-render": ["alpha"],
     "record-parse": ["alpha"],

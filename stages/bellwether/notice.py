@@ -47,8 +47,8 @@ def check(root: Path) -> None:
     Raises:
         Finding: it differs or is missing. Otherwise as `main`.
     """
-    path = root / "NOTICE"
-    if not path.is_file() or path.read_bytes() != text(root).encode():
+    path, expected = root / "NOTICE", text(root).encode()
+    if not path.is_file() or path.read_bytes() != expected:
         raise Finding(f"{path} is not what the imported corpora say", next_step="Run `bellwether notice`.")
 
 
