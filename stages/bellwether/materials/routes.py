@@ -238,8 +238,8 @@ def _complaint(said: str) -> str:
 def _pip(package: Package, work: Path) -> list[str]:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
     if package.platform:
-        command += ["--platform", package.platform, "--implementation", "cp", "--abi", "abi3"]
-        command += ["--python-version", "3.11"]
+        command += ["--platform", package.platform, "--implementation", "cp"]
+        command += ["--abi", "abi3", "--abi", "cp311", "--python-version", "3.11"]
     return [*command, "--dest", str(work), f"{package.name}=={package.version}"]
 
 
