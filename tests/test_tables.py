@@ -10,18 +10,29 @@ import struct
 import subprocess
 import sys
 import textwrap
+from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bellwether import tables
 from bellwether.errors import TableError
-from bellwether.tables import MATERIALS, PER_CORPUS, REFERENCE, REPEATS, REQUESTS, TableWriter, check, ids_sha256
+from bellwether.tables import (
+    MATERIALS,
+    PER_CORPUS,
+    REFERENCE,
+    REPEATS,
+    REQUESTS,
+    TableWriter,
+    check,
+    ids_sha256,
+    record_batch,
+)
 
 SCHEMAS = {**PER_CORPUS, "materials": MATERIALS, "reference": REFERENCE}
 token_ids = st.lists(st.integers(0, 2**31 - 1), max_size=20)
@@ -40,6 +51,29 @@ def groups(path: Path) -> list[int]:
     """Return the rows of each row group."""
     metadata = pq.read_metadata(path)
     return [metadata.row_group(place).num_rows for place in range(metadata.num_row_groups)]
+
+
+# ── rows become batches ──────────────────────────────────────────────────────────────────────────────────────────────
+
+IDS_AND_TEXT = pa.schema([pa.field("ids", tables.IDS), pa.field("text", pa.string())])
+
+
+@settings(deadline=None)
+@given(st.lists(st.one_of(st.none(), token_ids, token_ids.map(lambda ids: array("I", ids)), token_ids.map(tuple))))
+def test_batch_holds_what_arrow_makes_of_the_same_rows(column):
+    """Lists, tuples, packed ids, no ids, null: values and buffers' meaning are those of pyarrow's own way."""
+    rows = [{"ids": ids, "text": "x"} if place % 2 else {"ids": ids} for place, ids in enumerate(column)]
+    batch = record_batch(rows, IDS_AND_TEXT)
+    batch.validate(full=True)
+    plain = [{**row, "ids": None if row["ids"] is None else list(row["ids"])} for row in rows]
+    assert batch.equals(pa.RecordBatch.from_pylist(plain, schema=IDS_AND_TEXT))
+
+
+@pytest.mark.parametrize("ids", [[-1], [2**31], array("I", [5, 2**31]), [2**40]])
+def test_id_beyond_31_bits_is_refused(ids):
+    """Such an id would come back as another one."""
+    with pytest.raises(TableError, match="a token id cannot be stored"):
+        record_batch([{"ids": [1]}, {"ids": ids}], IDS_AND_TEXT)
 
 
 # ── what a digest of ids says ────────────────────────────────────────────────────────────────────────────────────────

@@ -29,7 +29,7 @@ from bellwether.errors import OracleError, ParamsError
 from bellwether.layout import inputs_folder, reference_table
 from bellwether.params import read_manifest, read_params
 from bellwether.progress import Progress
-from bellwether.tables import BATCH_ROWS, REFERENCE, TableWriter
+from bellwether.tables import BATCH_ROWS, REFERENCE, TableWriter, record_batch
 from bellwether.whole import write_whole
 
 Rows = list[dict[str, Any]]
@@ -188,7 +188,7 @@ def _loaded() -> tuple[Any, Answer]:
 
 def _answer(cases: Rows) -> pa.RecordBatch:
     checkpoint, answer = _loaded()
-    return pa.RecordBatch.from_pylist(answer(checkpoint, cases), schema=REFERENCE)
+    return record_batch(answer(checkpoint, cases), REFERENCE)
 
 
 def provenance() -> dict[str, Any]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import sys
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bellwether.errors import TableError
@@ -166,6 +167,39 @@ def ids_sha256(ids: Sequence[int]) -> bytes:
     return hashlib.sha256(packed.tobytes()).digest()
 
 
+def record_batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows given as dictionaries as one batch; absent columns are null.
+
+    Ids go in as blocks of bytes: one by one, a long prompt's take as long as making them.
+
+    Raises:
+        TableError: an id is negative or takes more than 31 bits.
+    """
+    columns = []
+    for field in schema:
+        values = [row.get(field.name) for row in rows]
+        columns.append(_ids_column(values) if field.type == IDS else pa.array(values, field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _ids_column(values: Sequence[Sequence[int] | None]) -> pa.ListArray:
+    try:
+        packed = [array("I", value or ()) for value in values]
+    except OverflowError as error:
+        raise _no_id(str(error)) from None
+    ends = pa.array([0, *accumulate(map(len, packed))], pa.int32())
+    ids = pa.Array.from_buffers(NUMBER, ends[-1].as_py(), [None, pa.py_buffer(b"".join(packed))])
+    least = pc.min(ids).as_py()
+    if least is not None and least < 0:
+        raise _no_id(f"{least + (1 << 32)} takes more than 31 bits")
+    absent = pa.array([value is None for value in values], FLAG)
+    return pa.ListArray.from_arrays(ends, ids, type=IDS, mask=absent)
+
+
+def _no_id(why: str) -> TableError:
+    return TableError(f"a token id cannot be stored: {why}", next_step="Look for the case that holds it.")
+
+
 def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Yield `items` in lists of `size`, the last one shorter."""
     iterator = iter(items)
@@ -221,7 +255,7 @@ class TableWriter:
     def write_rows(self, rows: Iterable[dict]) -> None:
         """Add rows given as dictionaries; absent columns are null."""
         for batch in batches(rows, BATCH_ROWS):
-            self.write(pa.RecordBatch.from_pylist(batch, schema=self.schema))
+            self.write(record_batch(batch, self.schema))
 
     def _flush(self) -> None:
         if self._batches:

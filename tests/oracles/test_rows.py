@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import struct
+from array import array
 from functools import cache
 
 import pytest
@@ -72,7 +73,7 @@ def test_published_render_fixture(checkpoint):
         "reads_clock": False,
         "encoder": "both",
         "prompt_text": "<|im_start|>user\nSay hi.<|im_end|>\n<|im_start|>assistant\n",
-        "prompt_ids": ids,
+        "prompt_ids": array("I", ids),
         "prompt_sha256": digest(ids),
     }
 
@@ -325,7 +326,7 @@ def _check_render(row: dict, expected: dict) -> None:
             case "text":
                 assert row["prompt_text"] == value
             case "token_ids":
-                assert row["prompt_ids"] == value
+                assert list(row["prompt_ids"]) == value
             case "text_sha256":
                 assert hashlib.sha256(row["prompt_text"].encode()).hexdigest() == value
             case "must_contain":

@@ -74,7 +74,7 @@ def _round_trip(
     for encoder in checkpoint.encoders:
         ids = trip.made.ids
         if ids is None:
-            [ids] = encoder.encode([trip.prompt])
+            [ids] = encoder.encode_packed([trip.prompt], [f"{checkpoint.manifest.slug} {case['case_id']}"])
         output = _malformed(encoder, case["text"]) if case["malformed"] else _proven(trip, encoder, stop_ids)
         outputs[encoder.name] = rows.prompt(trip.prompt, ids) | output
     for row in rows.distinct(outputs):

@@ -22,8 +22,11 @@ def answer(checkpoint: Checkpoint, cases: list[dict[str, Any]]) -> list[rows.Row
     """Return the reference rows of `cases`, in order; all prompts of a batch are encoded together."""
     made = [row for case in cases for row in prompts_of(checkpoint, case)]
     # one text is often the prompt of several rows
-    texts = list(dict.fromkeys(row["prompt_text"] for row in made if _lacks_ids(row)))
-    encoded = {encoder.name: dict(zip(texts, encoder.encode(texts), strict=True)) for encoder in checkpoint.encoders}
+    names = {row["prompt_text"]: f"{row['checkpoint']} {row['case_id']}" for row in made if _lacks_ids(row)}
+    encoded = {
+        encoder.name: dict(zip(names, encoder.encode_packed(list(names), list(names.values())), strict=True))
+        for encoder in checkpoint.encoders
+    }
     answers = []
     for row in made:
         if _lacks_ids(row):
