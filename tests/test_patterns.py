@@ -188,3 +188,47 @@ def test_another_json_parser_is_an_error(text):
     """The pattern for bare keys is the one literal without flags; two of them could not be told apart."""
     with pytest.raises(RegistryError):
         patterns.unquoted_keys(text)
+
+
+@pytest.mark.parametrize("template", ["qwen2", "qwen3_5", "gemma4"])
+def test_the_rows_hold_back_what_transformers_holds_back(recorded, template):
+    """While text streams outside any field, transformers' own parser passes on all but what a delimiter may claim.
+
+    For every buffer that was tried, the earliest place a row says is pending is the place from which its parser holds.
+    """
+    from transformers.utils.chat_parsing import ResponseParser
+
+    specs = {models[0]: spec for models, spec in patterns.fallbacks(patterns.transformers_files()[patterns.FALLBACKS])}
+    parser = ResponseParser(specs[template], prefix="")
+    watched = parser._watchlist()
+    ids = {f"{template}/{field.name}/{kind}" for kind, field in watched}
+    rows = [
+        row for row in recorded if row["call"] == "search-partial" and row["pattern_id"].removesuffix("_pattern") in ids
+    ]
+    assert {row["pattern_id"].removesuffix("_pattern") for row in rows} == ids
+    compared = 0
+    for probe in dict.fromkeys(row["probe"] for row in rows):
+        of_probe = [row for row in rows if row["probe"] == probe]
+        for buffer in of_probe[0]["buffers"]:
+            starts = [
+                match["start"]
+                for row in of_probe
+                for match in row["matches"]
+                if match["buffer"] == buffer and pending(row, match)
+            ]
+            parser._buffer, parser._pos = of_probe[0]["text"][:buffer], 0
+            assert parser._scan(watched, False)[1] == min(starts, default=buffer), (probe, buffer)
+            compared += bool(starts)
+    assert compared > 300
+
+
+def pending(row: dict, match: dict) -> bool:
+    """Whether more text may still change a match: it is not whole, or whole at the edge and not sure to end there."""
+    if match["partial"]:
+        return True
+    if match["end"] != match["buffer"]:
+        return match["survives"] is False
+    literals = row["literals"]
+    if match["start"] == match["end"] or literals is None:
+        return True
+    return any(one != other and one.startswith(other) for one in literals for other in literals)
