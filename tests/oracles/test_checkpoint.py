@@ -29,6 +29,29 @@ TOKENS = {
     "gpt-oss-20b": 74,
     "kimi-k2-instruct": 34,
     "smollm2-135m-instruct": 45,
+    "qwq-32b": 21,
+    "qwen2.5-7b-instruct": 40,
+    "qwen3-coder-30b-a3b-instruct": 19,
+    "qwen3.6-27b": 21,
+    "deepseek-v3.1": 12,
+    "deepseek-v4": 12,
+    "gemma-3-it": 19,
+    "gemma-4-e4b-it": 19,
+    "kimi-k3": 96,
+    "llama-3-8b-instruct": 17,
+    "llama-3.1-8b-instruct": 42,
+    "mistral-7b-instruct-v0.3": 15,
+    "phi-4": 17,
+    "command-r": 50,
+    # Measured at 48 with other names of four added tokens: <functions> and </functions> were four tokens, now two.
+    "olmo-3-7b-instruct": 46,
+    # Measured at 13 without the <s> that a tokenizer_config.json gives the template; the vendor's encoder says 14 too.
+    "mistral-nemo-instruct-2407": 14,
+    # By hand, from the family's figures: <think> and a newline in the place of </think>; a shorter system prompt; a
+    # newline that Phi-4, whose vocabulary it is, does not write.
+    "deepseek-r1": 13,
+    "qwen2.5-7b-instruct-1m": 30,
+    "granite-4.1-3b": 18,
 }
 """Checkpoint → tokens of HELLO with generation prompt, measured independently of this project."""
 
@@ -41,6 +64,25 @@ STOPS = {
     "glm-4.6": StopIds((151329, 151336, 151338), (151329, 151336, 151338), "generation_config.json"),
     "qwen3.5-9b": StopIds((248044, 248046), (248044,), "config.json"),
     "smollm2-135m-instruct": StopIds((2,), (2,), "generation_config.json"),
+    "qwq-32b": StopIds((151643, 151645), (151643, 151645), "generation_config.json"),
+    "qwen2.5-7b-instruct": StopIds((151643, 151645), (151643, 151645), "generation_config.json"),
+    "qwen2.5-7b-instruct-1m": StopIds((151643, 151645), (151643, 151645), "generation_config.json"),
+    "qwen3-coder-30b-a3b-instruct": StopIds((151643, 151645), (151643, 151645), "generation_config.json"),
+    "qwen3.6-27b": StopIds((248044, 248046), (248044, 248046), "generation_config.json"),
+    "deepseek-v3.1": StopIds((1,), (1,), "generation_config.json"),
+    "deepseek-v4": StopIds((1,), (1,), "generation_config.json"),
+    "deepseek-r1": StopIds((1,), (1,), "generation_config.json"),
+    "gemma-3-it": StopIds((1, 106), (1, 106), "generation_config.json"),
+    "gemma-4-e4b-it": StopIds((1, 50, 106), (1, 50, 106), "generation_config.json"),
+    "kimi-k3": StopIds((163585, 163586), (163586,), "generation_config.json"),
+    "llama-3-8b-instruct": StopIds((128001, 128009), (128001, 128009), "generation_config.json"),
+    "llama-3.1-8b-instruct": StopIds((128001, 128008, 128009), (128001, 128008, 128009), "generation_config.json"),
+    "mistral-7b-instruct-v0.3": StopIds((2,), (2,), "generation_config.json"),
+    "mistral-nemo-instruct-2407": StopIds((2,), (2,), "generation_config.json"),
+    "phi-4": StopIds((100265,), (100265,), "generation_config.json"),
+    "command-r": StopIds((255001,), (255001,), "generation_config.json"),
+    "olmo-3-7b-instruct": StopIds((100257, 100265), (100257, 100265), "generation_config.json"),
+    "granite-4.1-3b": StopIds((100257,), (100257,), "generation_config.json"),
 }
 """Checkpoint → the ids of its config files, with the tokenizer's own end-of-text id for parsing."""
 
@@ -61,7 +103,7 @@ def test_stop_ids(checkpoint, slug):
 
 def test_every_checkpoint_in_scope_is_covered_here(params):
     """A checkpoint that is added gets its figures in this file."""
-    assert set(params.checkpoints) == set(TOKENS) == set(STOPS)
+    assert set(params.checkpoints) <= set(TOKENS) == set(STOPS)
 
 
 @pytest.mark.parametrize("slug", TOKENS)
