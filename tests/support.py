@@ -11,11 +11,12 @@ from pathlib import Path
 from filelock import FileLock
 
 from bellwether import import_corpus, second_references
+from bellwether.cache import cache_folder
 from bellwether.corpora.sources import fetcher, read_source
 from bellwether.layout import pins_folder
 from bellwether.materials.archives import read_member
 from bellwether.materials.pins import verify
-from bellwether.materials.routes import PackageRoute, cache_folder, default_routes
+from bellwether.materials.routes import PackageRoute, default_routes
 from bellwether.materials.snapshot import lay_out
 from bellwether.params import read_manifest, read_packages, read_params, read_second_references
 

@@ -413,12 +413,12 @@ def test_progress_writes_to_the_stream_of_the_moment(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("error", [RuntimeError("Query interrupted"), KeyboardInterrupt()])
 def test_interruption_inside_the_database_is_an_interruption(monkeypatch, capsys, error):
     """DuckDB reports Ctrl-C as an error of its own; to a person it is the same: a sentence, exit 2, no traceback."""
-    from bellwether.materials import routes
+    from bellwether import cache
 
     def interrupted():
         raise error
 
-    monkeypatch.setattr(routes, "cache_folder", interrupted)
+    monkeypatch.setattr(cache, "cache_folder", interrupted)
     with pytest.raises(SystemExit) as exit_info:
         cli(["cache"])
     assert exit_info.value.code == 2

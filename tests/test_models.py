@@ -347,7 +347,7 @@ def test_a_checkpoint_with_two_lines_is_told(checkout):
 
 
 def command(checkout: Path, *arguments: str, endpoint: str, home: Path) -> subprocess.CompletedProcess:
-    from bellwether.materials.routes import cache_folder
+    from bellwether.cache import cache_folder
 
     return subprocess.run(
         [sys.executable, "-m", "bellwether", "models", "--root", str(checkout), *arguments],

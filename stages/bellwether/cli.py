@@ -355,7 +355,7 @@ def patterns(root: Path) -> None:
 @cli.command()
 def cache() -> None:
     """Print where downloaded packages are kept, and how large they are."""
-    from bellwether.materials.routes import cache_folder
+    from bellwether.cache import cache_folder
 
     folder = cache_folder()
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else 0

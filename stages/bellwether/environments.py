@@ -18,9 +18,9 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from bellwether.cache import cache_folder
 from bellwether.errors import MaterialError, VersionMismatch
 from bellwether.materials.pins import sha256_of
-from bellwether.materials.routes import cache_folder
 from bellwether.progress import say as say_on_stderr
 
 ENVIRONMENTS = Path(__file__).resolve().parents[1] / "environments"

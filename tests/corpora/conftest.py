@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from bellwether.cache import cache_folder
 from bellwether.corpora.sources import Fetch, PinnedFile, Source, fetcher, read_source
 from bellwether.layout import pins_folder
-from bellwether.materials.routes import cache_folder
 from support import ROOT
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
+from bellwether.cache import cache_folder
 from bellwether.errors import InputUnavailable, PinMismatch
 from bellwether.materials import routes
 from bellwether.materials.archives import read_member
@@ -27,7 +28,6 @@ from bellwether.materials.routes import (
     MirrorRoute,
     PackageRoute,
     RouteFailed,
-    cache_folder,
     default_routes,
     narrow,
 )

