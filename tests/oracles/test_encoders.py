@@ -82,6 +82,34 @@ def test_state_hides_what_cannot_change_ids():
     assert ids == Tokenizer.from_str(text).encode(BENGALI, add_special_tokens=False).ids
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"special": true', '"special": false'),
+        ('"behavior": "Isolated"', '"behavior": "Removed"'),
+        ('"ignore_merges": false', '"ignore_merges": true'),
+    ],
+)
+def test_file_that_is_printed_otherwise_is_another_encoder(checkpoint, tmp_path, old, new):
+    """A flag, a component, a word of the vocabulary: one change of the file's text, and two encoders."""
+    of_class = checkpoint("qwen3-8b").tokenizer.backend_tokenizer
+    text = (snapshot("qwen3-8b") / "tokenizer.json").read_text("utf-8")
+    (tmp_path / "tokenizer.json").write_text(text, "utf-8")
+    assert [encoder.name for encoder in load_encoders(tmp_path, of_class)] == ["both"]
+    assert old in text
+    (tmp_path / "tokenizer.json").write_text(text.replace(old, new, 1), "utf-8")
+    assert [encoder.name for encoder in load_encoders(tmp_path, of_class)] == ["class", "tokenizer.json"]
+
+
+def test_file_in_another_layout_is_loaded_and_compared(checkpoint, tmp_path):
+    """Spaces, line ends and the order of keys are no difference."""
+    of_class = checkpoint("qwen3-8b").tokenizer.backend_tokenizer
+    state = json.loads((snapshot("qwen3-8b") / "tokenizer.json").read_text("utf-8"))
+    for order, indent in ((list(state), None), (list(reversed(state)), 2)):
+        (tmp_path / "tokenizer.json").write_text(json.dumps({key: state[key] for key in order}, indent=indent))
+        assert [encoder.name for encoder in load_encoders(tmp_path, of_class)] == ["both"]
+
+
 def test_pieces_hold_incomplete_characters_back(checkpoint):
     """The published example: the three bytes-tokens of a goose give one piece, with its space, at the last id."""
     assert checkpoint("qwen3-8b").encoders[0].pieces([13048, 11162, 103, 123, 0]) == ["Hi", "", "", " 🪿", "!"]

@@ -21,7 +21,7 @@ from tokenizers.decoders import DecodeStream
 from bellwether.errors import OracleError
 from bellwether.oracles.aside import encode_aside
 from bellwether.oracles.segments import Proof, SegmentEncoder, prove
-from bellwether.oracles.tokenizer_state import join_state, split_state
+from bellwether.oracles.tokenizer_state import join_state, split_printed, split_state
 
 UNICODE_FORMS = {"NFC", "NFD", "NFKC", "NFKD"}
 GUARD_EVERY = 50
@@ -116,8 +116,10 @@ def load_encoders(folder: Path, of_class: Tokenizer) -> tuple[Encoder, ...]:
     file = folder / "tokenizer.json"
     if not file.is_file():
         return (Encoder("class", of_class),)
+    if _printed_alike(of_class.to_str(pretty=True), file.read_text("utf-8")):  # spares loading the file
+        return (Encoder("both", of_class),)
     of_file = Tokenizer.from_file(str(file))
-    if of_class.to_str() == of_file.to_str() or encoding_state(of_class) == encoding_state(of_file):
+    if encoding_state(of_class) == encoding_state(of_file):
         return (Encoder("both", of_class),)
     return (Encoder("class", of_class), Encoder("tokenizer.json", of_file))
 
@@ -128,7 +130,18 @@ def encoding_state(tokenizer: Tokenizer) -> tuple[Any, str]:
     Left out: `trim_offsets`, which moves offsets only; the post-processor, which adds special tokens nobody asks for;
     and the arguments of a ByteLevel decoder, which it ignores.
     """
-    state, model = split_state(tokenizer)
+    return _encoding_part(*split_state(tokenizer))
+
+
+def _printed_alike(state: str, file: str) -> bool:
+    """Return whether a printed state and a tokenizer.json are the same in all that `encoding_state` keeps."""
+    try:
+        return _encoding_part(*split_printed(state)) == _encoding_part(*split_printed(file))
+    except (ValueError, KeyError):  # the file is printed in another way, or leaves something out
+        return False
+
+
+def _encoding_part(state: dict[str, Any], model: str) -> tuple[Any, str]:
     state.pop("post_processor")
     if (state["decoder"] or {}).get("type") == "ByteLevel":
         state["decoder"] = "ByteLevel"

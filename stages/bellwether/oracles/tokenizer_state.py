@@ -9,6 +9,7 @@ from tokenizers import Tokenizer
 
 _MODEL = ',"model":'
 _VOCABULARY = ',"vocab":'
+_PRETTY_MODEL = '\n  "model": '
 
 
 def split_state(tokenizer: Tokenizer) -> tuple[dict[str, Any], str]:
@@ -20,6 +21,18 @@ def split_state(tokenizer: Tokenizer) -> tuple[dict[str, Any], str]:
     """
     components, _, model = tokenizer.to_str().partition(_MODEL)
     return json.loads(components + "}"), model
+
+
+def split_printed(text: str) -> tuple[dict[str, Any], str]:
+    """Return the same two parts of a state the library printed with indents, as most tokenizer.json files are.
+
+    No JSON string can hold the line end before the key the text is cut at.
+
+    Raises:
+        ValueError: it is printed in another way.
+    """
+    components, _, model = text.rstrip().partition(_PRETTY_MODEL)
+    return json.loads(components.removesuffix(",") + "}"), model
 
 
 def join_state(components: dict[str, Any], model: str) -> Tokenizer:
