@@ -206,6 +206,20 @@ BY_HAND = [
         '{\n  "b": 1,\n  "n": 3,\n  "é": null,\n  "chat_template": "x\\n"\n}'.encode(),
     ),
     (
+        "splice-template",
+        [b'{"added_tokens_decoder": {"8": {"content": "a", "x": 1}, "9": {"content": "b"}, "10": {}}}', b"t"],
+        {"below": 10, "tokens": [[8, "é"]]},
+        '{\n  "added_tokens_decoder": {\n    "8": {\n      "content": "é",\n      "x": 1\n    },\n    "9": {\n'
+        '      "content": "b"\n    }\n  },\n  "chat_template": "t"\n}\n'.encode(),
+    ),
+    (
+        "rename-added-tokens",
+        [b'{"added_tokens": [{"id": 1}]}'],
+        {"tokens": [[1, "b", True, False]], "final_newline": False},
+        b'{\n  "added_tokens": [\n    {\n      "id": 1,\n      "content": "b",\n      "special": true,\n'
+        b'      "normalized": false\n    }\n  ]\n}',
+    ),
+    (
         "filter-added-tokens",
         ['{"a": "é", "added_tokens": [{"id": 8}, {"id": 10}, {"id": 9}], "b": 1}'.encode()],
         {"below": 10},
@@ -281,6 +295,8 @@ def test_every_manifest_names_a_known_transform():
         ("splice-template", [b"[1]", b"x"], {}),
         ("splice-template", [b"{}", b"\xff"], {}),
         ("splice-template", [b"{}", b"x"], {"strip": True}),
+        ("splice-template", [b"{}", b"x"], {"below": 3}),
+        ("splice-template", [b'{"added_tokens_decoder": {}}', b"x"], {"tokens": [[1, "a"]]}),
         ("drop-key", [b'{"a": 1}'], {"key": "b"}),
         ("drop-key", [b'{"a": 1}'], {}),
         ("drop-key", [b"[1]"], {"key": "a"}),

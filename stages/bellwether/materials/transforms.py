@@ -34,15 +34,23 @@ def _crlf_to_lf(source: bytes, *, drop_first_line: bool = False) -> bytes:
 
 
 def _splice_template(config: bytes, template: bytes, *, strip_newlines: bool = False, final_newline: bool = True,
-                     values: str = "{}") -> bytes:  # fmt: skip
-    """Set `chat_template`, and the keys of `values`, of a tokenizer_config.json.
+                     values: str = "{}", below: int | None = None, tokens: Sequence = ()) -> bytes:  # fmt: skip
+    """Set `chat_template`, and the keys of `values`, of a tokenizer_config.json; a new key goes last.
 
-    A key keeps its place when present, else it goes last.
+    Of its table of added tokens, ids from `below` on are left out, and `tokens`, `[id, content]` each, are renamed.
     """
     text = template.decode()
     spliced = {**json.loads(config), **json.loads(values)}
+    if below is not None:
+        spliced["added_tokens_decoder"] = _below(spliced["added_tokens_decoder"], below)
+    for token_id, content in tokens:
+        spliced["added_tokens_decoder"][str(token_id)]["content"] = content
     spliced["chat_template"] = text.rstrip("\n") if strip_newlines else text
     return dump(spliced, tail="\n" if final_newline else "")
+
+
+def _below(table: Mapping[str, Any], limit: int) -> dict[str, Any]:
+    return {token_id: token for token_id, token in table.items() if int(token_id) < limit}
 
 
 def _drop_key(config: bytes, *, key: str) -> bytes:
@@ -62,18 +70,17 @@ def _filter_added_tokens_decoder(config: bytes, *, below: int, drop_key: str) ->
     """The same for a tokenizer_config.json, and one key less: the chat template of another checkpoint."""
     value = json.loads(config)
     del value[drop_key]
-    table = value["added_tokens_decoder"]
-    value["added_tokens_decoder"] = {token_id: token for token_id, token in table.items() if int(token_id) < below}
+    value["added_tokens_decoder"] = _below(value["added_tokens_decoder"], below)
     return dump(value)
 
 
-def _rename_added_tokens(tokenizer: bytes, *, tokens: list) -> bytes:
+def _rename_added_tokens(tokenizer: bytes, *, tokens: list, final_newline: bool = True) -> bytes:
     """Give added tokens of a tokenizer.json, by id, another text: `[id, content, special, normalized]` each."""
     value = json.loads(tokenizer)
     by_id = {token["id"]: token for token in value["added_tokens"]}
     for token_id, content, special, normalized in tokens:
         by_id[token_id].update(content=content, special=special, normalized=normalized)
-    return dump(value)
+    return dump(value, tail="\n" if final_newline else "")
 
 
 def _literal(*, value: str) -> bytes:
