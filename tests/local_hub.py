@@ -28,10 +28,10 @@ from typing import Self
 from urllib.parse import unquote, urlsplit
 
 Files = Mapping[tuple[str, str, str], bytes]
-"""(repository, revision, path) → bytes."""
+"""(repository, revision, path) → bytes. The repository of a dataset is `datasets/OWNER/NAME`."""
 
 STORAGE = re.compile(r"/storage/([0-9a-f]{64})")
-RESOLVE = re.compile(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
+RESOLVE = re.compile(r"/((?:datasets/)?[^/]+/[^/]+)/resolve/([^/]+)/(.+)")
 XET_TOKEN = re.compile(r"/api/models/([^/]+/[^/]+)/xet-read-token/([^/]+)")
 API = re.compile(r"/api/models/([^/]+/[^/]+)(?:/(?:revision|tree)/([^/]+))?")
 

@@ -15,7 +15,17 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from bellwether.corpora.sources import Derived, Fetch, Items, fetcher, licence_text, read_derived, sources_of
+from bellwether.corpora.sources import (
+    Derived,
+    Fetch,
+    Items,
+    fetcher,
+    licence_text,
+    pin_files,
+    read_derived,
+    read_source,
+    sources_of,
+)
 from bellwether.corpora.store import write_corpus
 from bellwether.errors import CorpusError, Finding, ParamsError
 from bellwether.layout import corpus_folder, pins_folder
@@ -60,6 +70,21 @@ def check(root: Path, corpus: str) -> None:
             f"{stored}: a new import gives other files ({', '.join(wrong)})",
             next_step=f"Run `dvc repro import@{corpus}` and look at the difference.",
         )
+
+
+def pin(root: Path, corpus: str) -> int:
+    """Write the sha256 of the files of a dataset of the Hub into its `source.toml`, and return how many there are.
+
+    Raises:
+        ParamsError: there is no such corpus, or it is no dataset of the Hub.
+        InputUnavailable: the Hub does not give a file.
+    """
+    importer_of(root, corpus)
+    files = getattr(import_module(f"bellwether.corpora.{corpus}"), "FILES", None)
+    if files is None:
+        raise ParamsError(f"corpus {corpus} is no dataset of the Hub", next_step="Write its pins by hand.")
+    pin_files(read_source(pins_folder(root, corpus)), files)
+    return len(files)
 
 
 def corpora(root: Path) -> list[str]:

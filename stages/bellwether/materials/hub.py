@@ -44,13 +44,14 @@ class Hub:
         self._lost: str | None = None
         self._closed: dict[tuple[str, str], str] = {}
 
-    def download(self, model: str, revision: str, path: str) -> bytes:
+    def download(self, model: str, revision: str, path: str, *, repo_type: str = "model") -> bytes:
         """Return the bytes of one file. Raises HubFailed."""
 
         def question() -> bytes:
             from huggingface_hub import hf_hub_download
 
-            return Path(hf_hub_download(model, path, revision=revision, etag_timeout=HUB_SECONDS)).read_bytes()
+            file = hf_hub_download(model, path, repo_type=repo_type, revision=revision, etag_timeout=HUB_SECONDS)
+            return Path(file).read_bytes()
 
         return self._ask(model, revision, path, question)
 
