@@ -107,7 +107,7 @@ def test_a_descriptor_cannot_be_made_to_send_signals(jail: ModuleType, machine: 
 
 @pytest.mark.parametrize("machine", ARCH)
 def test_limits_are_read_and_never_set(jail: ModuleType, machine: str) -> None:
-    """prlimit64's third argument points to the new limit; either half of the pointer may be the one that is not zero."""
+    """prlimit64's third argument points to the new limit; either half of the pointer may be other than zero."""
     program = jail.seccomp_program(machine)
     number = NUMBERS[machine]["prlimit64"]
     assert decide(program, ARCH[machine], number, 0, 9, 0, 0x7FFF0000) == ALLOW

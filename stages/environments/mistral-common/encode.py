@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from mistral_common.protocol.instruct.request import ChatCompletionRequest
+from mistral_common.protocol.instruct.request import ChatCompletionRequest, ReasoningEffort
 from mistral_common.protocol.instruct.validator import ValidationMode
 from mistral_common.tokens.tokenizers.base import SpecialTokenPolicy
 from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
 
 
 def start(settings: dict) -> tuple:
-    """Load the tokenizer file `settings["file"]`; the fact is its format version, a number."""
+    """Load the tokenizer file `settings["file"]`; facts are the efforts the library knows."""
     tokenizer = MistralTokenizer.from_file(settings["file"], mode=ValidationMode.test)
     version = int(tokenizer.instruct_tokenizer.tokenizer.version.value.split("v")[-1])
 
@@ -24,7 +24,7 @@ def start(settings: dict) -> tuple:
         ids = tokenizer.encode_chat_completion(chat).tokens
         return {"text": tokenizer.decode(ids, special_token_policy=SpecialTokenPolicy.KEEP), "ids": ids}
 
-    return answer, {"version": version}
+    return answer, {"efforts": [effort.value for effort in ReasoningEffort]}
 
 
 def parts_with_a_type(message: dict) -> dict:

@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from bellwether.oracles.vendor.encoder import Plan, VendorRefused, missing, pinned, script
-from bellwether.oracles.vendor.front_end import conversation, messages_of, template_kwargs, text_parts
+from bellwether.oracles.vendor.front_end import (
+    conversation,
+    messages_of,
+    template_kwargs,
+    text_parts,
+    with_object_arguments,
+)
 from bellwether.params import Manifest, Params
 from bellwether.sandbox import Inside
 
@@ -66,7 +72,7 @@ def _v4(request: Mapping[str, Any], facts: Any) -> dict[str, Any]:
 
 
 def _v41(request: Mapping[str, Any], facts: Any) -> dict[str, Any]:
-    """The front end gives this one the messages as sent, parts joined by a blank line."""
+    """The front end gives this one the messages as sent but for arguments, and parts joined by a blank line."""
     kwargs = template_kwargs(request)
     messages = [_v41_message(message, facts["image"]) for message in messages_of(request)]
     if tools := request.get("tools"):
@@ -88,7 +94,7 @@ def _v41(request: Mapping[str, Any], facts: Any) -> dict[str, Any]:
 def _v41_message(message: dict[str, Any], image: str) -> dict[str, Any]:
     if message["role"] not in ("system", "developer", "user", "assistant", "tool"):
         raise VendorRefused(f"ValueError: Invalid role: {message['role']}")
-    message = dict(message)
+    message = with_object_arguments(message)
     if "reasoning" in message:
         message["reasoning_content"] = message["reasoning"]
     content = message.get("content")

@@ -60,11 +60,16 @@ def conversation(messages: Sequence[dict[str, Any]], content_format: str) -> lis
 def _conversation_message(message: dict[str, Any], content_format: str) -> dict[str, Any]:
     role = message["role"]
     parts = text_parts(message.get("content"))
-    as_parts = content_format == "openai" and role != "tool"
-    kept: dict[str, Any] = {"role": role, "content": parts if as_parts else "\n".join(part["text"] for part in parts)}
+    if content_format != "openai":
+        content: Any = "\n".join(part["text"] for part in parts if part["text"])
+    elif role == "tool":
+        content = "\n".join(part["text"] for part in parts)
+    else:
+        content = parts
+    kept: dict[str, Any] = {"role": role, "content": content}
     if role == "assistant":
         if message.get("tool_calls") is not None:
-            kept["tool_calls"] = _calls(message["tool_calls"])
+            kept["tool_calls"] = message["tool_calls"]
         if message.get("reasoning") is not None:
             kept |= {"reasoning": message["reasoning"], "reasoning_content": message["reasoning"]}
     elif role == "tool" and "tool_call_id" in message:
@@ -72,7 +77,7 @@ def _conversation_message(message: dict[str, Any], content_format: str) -> dict[
     elif role == "developer":
         kept["tools"] = message.get("tools")
     kept |= {key: message[key] for key in ("name", "task") if isinstance(message.get(key), str)}
-    return normalised(kept)
+    return with_object_arguments(kept)
 
 
 def text_parts(content: Any) -> list[dict[str, Any]]:
@@ -89,23 +94,27 @@ def text_parts(content: Any) -> list[dict[str, Any]]:
             parts.append({"type": "text", "text": part})
             continue
         kind = part.get("type") if isinstance(part, dict) else type(part).__name__
-        if kind not in TEXT_PARTS:
+        if not isinstance(kind, str) or kind not in TEXT_PARTS:
             raise VendorRefused(f"ValueError: a content part of type {kind} is no text")
         text = part.get(TEXT_PARTS[kind])
+        if text is not None and not isinstance(text, str):
+            raise VendorRefused(f"ValueError: a content part's text is {type(text).__name__}")
         if text is not None:
             extra = {key: value for key, value in part.items() if key not in STANDARD_KEYS}
             parts.append({"type": "text", "text": text, **extra})
     return parts
 
 
-def _calls(calls: Any) -> list[dict[str, Any]]:
-    calls = calls if isinstance(calls, list) else [calls]
-    for call in calls:
-        if not isinstance(call, dict) or call.get("type", "function") != "function":
-            raise VendorRefused("ValueError: a tool call is no call of a function")
-        if not isinstance(call.get("function"), dict):
-            raise VendorRefused("ValueError: a tool call has no function")
-    return calls
+def with_object_arguments(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message with the arguments of its calls as objects. Raises VendorRefused for a call of no function."""
+    calls = message.get("tool_calls") if message["role"] == "assistant" else None
+    if isinstance(calls, list):
+        for call in calls:
+            if not isinstance(call, dict) or call.get("type", "function") != "function":
+                raise VendorRefused("ValueError: a tool call is no call of a function")
+            if not isinstance(call.get("function"), dict):
+                raise VendorRefused("ValueError: a tool call has no function")
+    return normalised(message)
 
 
 def template_kwargs(request: Mapping[str, Any]) -> dict[str, Any]:

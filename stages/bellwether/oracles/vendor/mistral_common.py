@@ -9,13 +9,12 @@ from typing import Any
 
 from bellwether.environments import environment
 from bellwether.oracles.vendor.encoder import Plan, VendorRefused, missing, pinned, script
-from bellwether.oracles.vendor.front_end import messages_of
+from bellwether.oracles.vendor.front_end import messages_of, with_object_arguments
 from bellwether.params import Manifest, Params
 from bellwether.sandbox import Inside
 
 TOKENIZER = re.compile(r"tekken.*\.json|.*\.model\.v\d+(m\d+)?")
 """Names of tokenizer files; the library reads the format's version from the name."""
-EFFORTS = ("none", "high")
 ID_CHARACTERS = 9
 """Mistral's call ids have nine characters; the front end keeps the last ones of a longer id."""
 
@@ -47,9 +46,9 @@ def _call(request: Mapping[str, Any], facts: Any) -> dict[str, Any]:
     if request.get("chat_template_kwargs") is not None:
         raise VendorRefused("ValueError: chat_template_kwargs are not supported for Mistral tokenizers")
     effort = request.get("reasoning_effort")
-    if effort and effort not in EFFORTS:
+    if effort and effort not in facts["efforts"]:
         raise VendorRefused(f"ValueError: reasoning_effort={effort} is not supported by Mistral models")
-    messages = [_with_short_ids(message) for message in messages_of(request)]
+    messages = [_with_short_ids(with_object_arguments(message)) for message in messages_of(request)]
     continues = request.get("continue_final_message", False)
     generates = request.get("add_generation_prompt", not continues)
     ends_with_assistant = messages[-1]["role"] == "assistant"
