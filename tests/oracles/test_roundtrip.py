@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from bellwether.oracles.encoders import Encoder
-from bellwether.oracles.normalisation import normalised
 from bellwether.oracles.refusals import CODES, Refusal
 from bellwether.oracles.roundtrip import (
     Output,
@@ -252,26 +251,6 @@ def test_a_proof_is_consistent(content):
 
 
 # ── rules in small ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_normalised_message_is_as_vllm_hands_it_over():
-    """String arguments become objects, unreadable ones `{}`, empty tool_calls go, other keys and their order stay."""
-    message = {
-        "tool_calls": [
-            {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"b": 1, "a": 2}'}},
-            {"function": {"name": "g", "arguments": "[1]"}},
-            {"function": {"name": "h", "arguments": {"x": None}}},
-            {"function": {"name": "i"}},
-        ],
-        "role": "assistant",
-        "content": None,
-    }
-    result = normalised(message)
-    assert list(result) == ["tool_calls", "role", "content"]
-    assert [one["function"]["arguments"] for one in result["tool_calls"]] == [{"b": 1, "a": 2}, {}, {"x": None}, {}]
-    assert list(result["tool_calls"][0]["function"]["arguments"]) == ["b", "a"]
-    assert normalised({"role": "assistant", "content": "x", "tool_calls": []}) == {"role": "assistant", "content": "x"}
-    assert normalised({"role": "user", "tool_calls": []}) == {"role": "user", "tool_calls": []}
 
 
 @pytest.mark.parametrize(
