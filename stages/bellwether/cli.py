@@ -187,6 +187,15 @@ def inputs(slug: str, root: Path) -> None:
     click.echo(f"{slug}: {stage.main(root, slug)} files laid out")
 
 
+@cli.command("second-references")
+@root_option
+def second_references(root: Path) -> None:
+    """Lay out the tool chat templates of vLLM's examples, each checked against its pinned sha256."""
+    from bellwether import second_references as stage
+
+    click.echo(f"second references: {stage.main(root)} templates laid out")
+
+
 def _recorder(name: str, module: str, help_text: str) -> None:
     @cli.command(name, help=help_text)
     @click.argument("slug")
