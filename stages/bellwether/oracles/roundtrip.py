@@ -55,8 +55,8 @@ class Output:
 class RoundTrip:
     """The round trip of one case. Renders are shared by all encoders; `prove` runs the rules for one.
 
-    Messages are normalised as vLLM does, except that content is handed over as sent: the output is the template's own
-    spelling of the message, and templates that loop over parts write a single part as they write the text.
+    Messages are normalised as vLLM does, and their content is handed over as sent: existing references of outputs were
+    made so, and templates that loop over parts write the turn of a single part as they write that of its text.
     """
 
     def __init__(self, writer: Prompts, request: Mapping[str, Any], message: Mapping[str, Any]) -> None:
