@@ -12,7 +12,8 @@ from bellwether.oracles.checkpoint import TemplateError
 from bellwether.params import read_params
 from support import ROOT, load_checkpoint
 
-SLUGS = read_params(ROOT).checkpoints
+SLUGS = [pytest.param(slug, marks=pytest.mark.xdist_group(slug)) for slug in read_params(ROOT).checkpoints]
+"""A checkpoint's tests run in one process, which loads it once."""
 WITHOUT_TOOLS = {
     "deepseek-r1",
     "deepseek-v3-0324",

@@ -129,7 +129,12 @@ def call_outcome(text: str | None) -> str:
     return ERR if text is None else OK if "Buy oats" in text else "dropped"
 
 
-rows = pytest.mark.parametrize(("slug", "row"), ROWS.items(), ids=ROWS)
+def of(slug: str, *values: object):
+    """A checkpoint's tests run in one process, which loads it once."""
+    return pytest.param(slug, *values, marks=pytest.mark.xdist_group(slug))
+
+
+rows = pytest.mark.parametrize(("slug", "row"), [of(*item) for item in ROWS.items()], ids=ROWS)
 
 
 @rows
@@ -220,7 +225,7 @@ def test_date_in_the_prompt(loaded, row, slug, params):
     assert ("26 Jul 2024" in text) == (slug == "llama-3.1-8b-instruct")
 
 
-@pytest.mark.parametrize("slug", NINE)
+@pytest.mark.parametrize("slug", list(map(of, NINE)))
 def test_only_ids_of_nine_letters_and_digits(loaded):
     """Any other id is refused, whatever else is right."""
     request = requests()["tool-turn-arguments-object"]
@@ -229,19 +234,21 @@ def test_only_ids_of_nine_letters_and_digits(loaded):
     assert render(loaded, "described-turn-arguments-object") is not None
 
 
-@pytest.mark.parametrize("slug", ["kimi-k2-instruct", *NINE])
+@pytest.mark.parametrize("slug", list(map(of, ["kimi-k2-instruct", *NINE])))
 def test_call_ids_are_prompt_text(loaded):
     """A server that invents ids changes the prompt of the next turn."""
     assert "zx_call_1" in render(loaded, "tool-turn-marked-id")
 
 
-@pytest.mark.parametrize("slug", ["qwen3-8b", "hermes-4-14b", "glm-4.6", "gpt-oss-20b", "llama-3.1-8b-instruct"])
+@pytest.mark.parametrize(
+    "slug", list(map(of, ["qwen3-8b", "hermes-4-14b", "glm-4.6", "gpt-oss-20b", "llama-3.1-8b-instruct"]))
+)
 def test_call_ids_are_no_prompt_text(loaded):
     """In these families a server may invent ids."""
     assert "zx_call_1" not in render(loaded, "tool-turn-marked-id")
 
 
-@pytest.mark.parametrize("slug", ["gemma-3-it"])
+@pytest.mark.parametrize("slug", list(map(of, ["gemma-3-it"])))
 def test_roles_must_alternate(loaded):
     """Two user messages, and a tool's result after a call, are refused by that rule."""
     for name in ("roles-user-twice", "described-turn-arguments-object"):
@@ -250,7 +257,7 @@ def test_roles_must_alternate(loaded):
             loaded.render(request["messages"], request.get("tools"), {}, add_generation_prompt=True)
 
 
-@pytest.mark.parametrize("slug", ["command-r"])
+@pytest.mark.parametrize("slug", list(map(of, ["command-r"])))
 def test_tools_select_another_template(loaded):
     """Only the template named tool_use writes tools, and transformers takes it when tools are given."""
     named = loaded.tokenizer.chat_template
@@ -263,7 +270,7 @@ def test_tools_select_another_template(loaded):
     assert loaded.tokenizer.get_chat_template(None, None) == named["default"]
 
 
-@pytest.mark.parametrize("slug", ["command-r"])
+@pytest.mark.parametrize("slug", list(map(of, ["command-r"])))
 def test_tool_without_descriptions_is_refused(loaded):
     """The template reads the description of every parameter without asking whether there is one."""
     request = requests()["tools-ignored-probe"]
@@ -271,7 +278,7 @@ def test_tool_without_descriptions_is_refused(loaded):
         loaded.render(request["messages"], request["tools"], {}, add_generation_prompt=True)
 
 
-@pytest.mark.parametrize("slug", ["deepseek-v3-0324", "mistral-7b-instruct-v0.3"])
+@pytest.mark.parametrize("slug", list(map(of, ["deepseek-v3-0324", "mistral-7b-instruct-v0.3"])))
 def test_generation_prompt_has_no_effect(loaded):
     """These templates open the assistant's turn, or do not, by themselves."""
     messages = requests()["text-user-only"]["messages"]
@@ -294,7 +301,7 @@ VARIABLES = {
 """Checkpoint → cases whose template variable changes its prompt."""
 
 
-@pytest.mark.parametrize(("slug", "name"), [(slug, name) for slug, names in VARIABLES.items() for name in names])
+@pytest.mark.parametrize(("slug", "name"), [of(slug, name) for slug, names in VARIABLES.items() for name in names])
 def test_variable_changes_the_prompt(loaded, name):
     """The variables a template reads are part of a request; any other is ignored."""
     request = requests()[name]
