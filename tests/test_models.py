@@ -166,9 +166,10 @@ def test_the_tier(model, created, checked, expected):
 
 def test_the_order_of_the_list():
     """By tier, in it by downloads with the unknown last, then by name; bare architectures at the end."""
-    names = ["Qwen/q", "o/many", "o/few", "o/old", "o/said-nothing", "o/unknown"]
+    names = ["Qwen/q", "o/many", "o/none", "o/loads-unsaid", "o/old", "o/said-nothing", "o/unknown"]
     answers = {
-        "o/few": replace(SAID, downloads=1),
+        "o/none": replace(SAID, downloads=0),
+        "o/loads-unsaid": replace(SAID, downloads=None),
         "o/many": replace(SAID, downloads=2),
         "o/said-nothing": replace(SAID, created=None),
         "o/old": replace(SAID, created="2020-01-01"),

@@ -145,6 +145,13 @@ def test_every_buffer_is_tried_while_the_text_streams():
     assert all("survives" not in match for match in matches), "transformers trusts literals"
 
 
+def test_a_whole_match_at_the_edge_is_a_finding():
+    """`$` holds in every buffer; only that something could begin there is none."""
+    fields = {"content": {"close_pattern": "$"}}
+    matches = ask("t/content/close_pattern", "search-partial", "x", fields=fields)
+    assert [(match["buffer"], match["partial"], match["start"]) for match in matches] == [(0, False, 0), (1, False, 1)]
+
+
 def test_white_space_at_the_edge_is_pending():
     """It may belong to the tag that follows, so nothing of it may be passed on."""
     matches = ask("t/tool_calls/open_pattern", "search-partial", "a \n")
@@ -159,6 +166,13 @@ def test_a_written_pattern_is_asked_whether_it_survives_more_text():
     assert (before_newline["buffer"], before_newline["survives"]) == (2, False)
     (kept,) = ask("t/tool_calls/close_pattern", "search-partial", "</call>x")[-1:]
     assert (kept["buffer"], kept["survives"]) == (8, True)
+
+
+def test_a_match_whose_groups_depend_on_the_edge_does_not_survive():
+    """The same place, matched by another branch once there is more text: transformers waits for it."""
+    field = {"close_pattern": r"(?P<last>x)(?=y\Z)|x", "transform": "{last}"}
+    (_, match) = ask("t/content/close_pattern", "search-partial", "xy", fields={"content": field})
+    assert (match["buffer"], match["end"], match["survives"]) == (2, 1, False)
 
 
 def test_long_texts_stream_in_steps():

@@ -41,6 +41,15 @@ def test_a_checkpoint_carries_who_names_it_and_its_architectures():
     )
 
 
+def test_who_names_another_checkpoint_of_the_architecture_is_no_source():
+    """vLLM's page names o/b only; that its tests know the architecture says nothing of o/a."""
+    named = {
+        "vllm-tests": [Architecture("AForCausalLM", "text", (Named("o/a"),))],
+        "vllm-docs": [Architecture("AForCausalLM", "text", (Named("o/b"),))],
+    }
+    assert [one.sources for one in catalogue(named, []).checkpoints] == [("vllm-tests",), ("vllm-docs",)]
+
+
 def test_a_manifest_adds_its_checkpoint_and_its_pins():
     """What is pinned here is in the list though no engine names it; a member is served by its group."""
     named = {"vllm-tests": [Architecture("AForCausalLM", "text", (Named("o/a", "refs/pr/7"),))]}

@@ -81,6 +81,14 @@ def test_parsers_written_in_another_way_are_an_error(old, new, told):
         sglang.parts(changed)
 
 
+def test_a_name_that_only_the_dict_has_is_an_error():
+    """The command line would refuse it."""
+    path = sglang.PARTS["tool"][3]
+    changed = files() | {path: files()[path].replace('    "hermes",\n', "")}
+    with pytest.raises(RegistryError, match="differ in hermes"):
+        sglang.parts(changed)
+
+
 @pytest.mark.parametrize(
     "text",
     [
