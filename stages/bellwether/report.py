@@ -9,7 +9,7 @@ from bellwether.reports.database import connect
 from bellwether.reports.render import write
 from bellwether.whole import write_whole
 
-REPORTS = ("inventory", "rejections", "materials", "repeats", "checkpoints")
+REPORTS = ("inventory", "rejections", "sources", "materials", "repeats", "checkpoints")
 """Queries whose result is stored as queries/reports/<name>.csv."""
 
 

@@ -332,6 +332,86 @@ def test_count_agrees_with_the_inventory(project: Path):
         assert row["tokens"] == sum(entry["results"] for entry in own if entry["kind"].endswith("tokenize"))
 
 
+# ── sources ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def of(case_id: str, source: str | None = None, encoder: str | None = "both", **columns: Any) -> dict[str, Any]:
+    row = answer(case_id, encoder, "alpha", **columns)
+    return row | ({"source": source} if source else {})
+
+
+def compared(root: Path, recorded: str, rows: list[dict]) -> list[tuple]:
+    write(root, f"fixtures/alpha/{recorded}/reference.parquet", REFERENCE, rows)
+    return [tuple(row.values())[1:] for row in run(root, "sources") if row["checkpoint"] == "alpha"]
+
+
+def test_prompts_of_another_source_are_compared_case_by_case(project: Path):
+    """Equal ids, other ids, a refusal on one side; two refusals are equal whatever they say."""
+    one, two = b"1" * 32, b"2" * 32
+    refusal = refused("template-error", "a", "error")
+    rows = [
+        of("render/one/a", prompt_sha256=one),
+        of("render/one/a", "vendor-code:toy", None, prompt_sha256=one, normalisation="vllm"),
+        of("render/one/a", "vllm-example:x", prompt_sha256=two),
+        of("render/one/b", encoder=None, **refusal),
+        of("render/one/b", "vendor-code:toy", None, normalisation="vllm", **refused("vendor-error", "b", "error")),
+        of("render/one/b", "vllm-example:x", prompt_sha256=two),
+    ]
+    assert compared(project, "render", rows) == [
+        ("render", "vendor-code:toy", "same", 2, "render/one/a", None),
+        ("render", "vllm-example:x", "prompt-ids", 1, "render/one/a", "vllm-example:x:prompt-ids:alpha"),
+        ("render", "vllm-example:x", "rejected", 1, "render/one/b", "vllm-example:x:rejected:alpha"),
+    ]
+
+
+def test_the_other_normalisation_is_no_other_source(project: Path):
+    """A prompt made as vLLM hands messages over is compared with nothing here."""
+    rows = [
+        of("render/one/a", prompt_sha256=b"1" * 32),
+        of("render/one/a", prompt_sha256=b"2" * 32, normalisation="vllm"),
+        of("render/one/a", "vllm-example:x", prompt_sha256=b"1" * 32),
+        of("render/one/a", "vllm-example:x", prompt_sha256=b"2" * 32, normalisation="vllm"),
+    ]
+    assert compared(project, "render", rows) == [("render", "vllm-example:x", "same", 1, "render/one/a", None)]
+
+
+def test_outputs_and_messages_of_another_source(project: Path):
+    """Other text; a case that is not for one of them; another message of the same output. Spaces in arguments and
+    empty against missing text are no difference."""
+    call = [{"name": "f", "arguments": '{"a": 1}'}]
+    second, read = "roundtrip:vllm-example:x", "response-template"
+    rows = [
+        of("parse/one/p1", output_text="o", content="", tool_calls=call),
+        of("parse/one/p1", second, output_text="p", content="", tool_calls=call),
+        of("parse/one/p1", read, output_text="o", tool_calls=[{"name": "f", "arguments": '{"a":1}'}]),
+        of("parse/one/p2", output_text="o", content="c"),
+        of("parse/one/p2", second, None, **refused("template-renders-no-calls", None, None, "not_applicable")),
+        of("parse/one/p2", read, output_text="o", content="d"),
+        of("parse/one/p3", output_text="o", content="c"),
+        of("parse/one/p3", read, output_text="o", content="c", reasoning_content="r"),
+        of("parse/one/p4", output_text="o", tool_calls=call),
+        of("parse/one/p4", read, output_text="o", tool_calls=[{"name": "g", "arguments": '{"a":1}'}]),
+    ]
+    assert compared(project, "parse", rows) == [
+        ("parse", "response-template", "message", 3, "parse/one/p2", None),
+        ("parse", "response-template", "same", 1, "parse/one/p1", None),
+        ("parse", second, "not-applicable", 1, "parse/one/p2", "vllm-example:x:not-applicable:alpha"),
+        ("parse", second, "output-text", 1, "parse/one/p1", "vllm-example:x:output-text:alpha"),
+    ]
+
+
+def test_of_two_encoders_tokenizer_json_is_compared(project: Path):
+    """Whatever the order of rows; it is the file other stacks load."""
+    one, two = b"1" * 32, b"2" * 32
+    rows = [
+        of("render/one/a", encoder="class", prompt_sha256=one),
+        of("render/one/a", encoder="tokenizer.json", prompt_sha256=two),
+        of("render/one/a", "vendor-code:toy", None, prompt_sha256=two, normalisation="vllm"),
+    ]
+    for order in (rows, rows[::-1]):
+        assert compared(project, "render", order) == [("render", "vendor-code:toy", "same", 1, "render/one/a", None)]
+
+
 # ── materials ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -398,6 +478,7 @@ def test_report_stores_the_result_of_each_query(project: Path):
     assert ran.stdout.splitlines() == [
         "queries/reports/inventory.csv: 18 rows",
         "queries/reports/rejections.csv: 5 rows",
+        "queries/reports/sources.csv: 0 rows",
         "queries/reports/materials.csv: 0 rows",
         "queries/reports/repeats.csv: 0 rows",
         "queries/reports/checkpoints.csv: 3 rows",
