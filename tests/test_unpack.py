@@ -175,6 +175,38 @@ def test_generate_stop_ids_are_written_where_they_differ(tree, project, tmp_path
     assert sets["parse"]["common"]["generate_stop_ids_from"] == "generation_config.json"
 
 
+def test_lines_are_those_of_the_deciding_source(tree):
+    """Prompts of messages as sent: a history whose arguments are text has the prompt the template makes of text."""
+    line = next(line for line in lines(tree) if line["id"] == f"{SLUG}/render/tools-history-single-call")
+    arguments = next(m for m in line["request"]["messages"] if "tool_calls" in m)["tool_calls"][0]["function"]
+    assert isinstance(arguments["arguments"], str)
+    assert arguments["arguments"] in line["reference"]["text"]
+    ids = [line["id"] for line in lines(tree)]
+    assert len(ids) == len(set(ids))
+
+
+def test_tree_of_a_vendors_encoder(tmp_path):
+    """DeepSeek V4's prompts are made by code: lines name it, and their provenance its files instead of a template."""
+    (tmp_path / "project").mkdir()
+    root = miniature(tmp_path / "project", ["deepseek-v4"])
+    for stage in (record_render, record_parse, record_tokens):
+        stage.main(root, "deepseek-v4", 1)
+    unpack.main(root, tmp_path / "tree")
+    made = lines(tmp_path / "tree" / "deepseek-v4")
+    sources = {(line["kind"], line["reference"]["source"]) for line in made}
+    assert sources == {
+        ("render", "vendor-code:deepseek-v4"),
+        ("parse", "roundtrip"),
+        ("tokenize", "hf-tokenizer"),
+        ("detokenize", "hf-tokenizer"),
+    }
+    provenance = next(line["reference"]["provenance"] for line in made if line["kind"] == "render")
+    assert "chat_template_sha256" not in provenance
+    assert list(provenance["files"]) == ["vendor/deepseek_v4_encoding.py"]
+    hi = next(line for line in made if line["id"] == "deepseek-v4/render/text-user-only")
+    assert hi["reference"]["text"].startswith("<｜begin▁of▁sentence｜>")
+
+
 def test_unpacking_twice_gives_the_same_tree(project, tree, tmp_path):
     """A tree replaces an earlier one, byte for byte the same."""
     unpack.main(project, tmp_path)

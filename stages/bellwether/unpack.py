@@ -4,7 +4,8 @@
     <folder>/<slug>/sets.toml             per set: lines, bytes, sha256, refusals
     <folder>/<slug>/<kind>/<set>.jsonl    one line per case with a result, ordered by id
 
-Cases without a result have no line: the form has no place for one. Where two encoders differ, the tree shows what
+Lines are those of the source that decides: prompts of messages as sent, outputs of the prompt vLLM makes of them. Cases
+without a result have no line: the form has no place for one. Where two encoders differ, the tree shows what
 tokenizer.json itself gives, because that is the file its consumers load.
 """
 
@@ -187,9 +188,11 @@ def _shown_provenance(provenance: dict[str, Any]) -> dict[str, Any]:
     names = ("chat_template_sha256", "jinja2", "oracle", "revision", "tokenizer_class", "tokenizers", "transformers")
     of_class_only = provenance["encoders"] == ["class"]
     encoder = f"transformers:{provenance['tokenizer_class']}" if of_class_only else "tokenizers:tokenizer.json"
-    return {"bellwether": version("bellwether-fixtures"), "encoder": encoder} | {
-        name: provenance[name] for name in names
-    }
+    shown = {"bellwether": version("bellwether-fixtures"), "encoder": encoder}
+    shown |= {name: provenance[name] for name in names if provenance[name] is not None}
+    # code of a vendor in the place of a template: which files, in what environment
+    code = provenance["vendor_code"].get(provenance["oracle"], {})
+    return shown | {name: code[name] for name in ("files", "sandbox", "versions") if name in code}
 
 
 def _set_table(
