@@ -103,6 +103,14 @@ def test_an_exception_of_the_script_is_a_refusal_and_the_next_request_is_served(
     assert sandbox.ask("result = 'next'") == "next"
 
 
+def test_an_error_raised_over_a_wall_is_no_refusal(open_sandbox: Open) -> None:
+    """Libraries wrap what stops them into errors of their own; what the walls provoked is never the vendor's answer."""
+    code = "try: open('/etc/passwd')\nexcept OSError as error: raise ValueError('no users') from {}"
+    for cause in ("error", "KeyError('x')"):
+        with pytest.raises(OracleError, match="ran into a limit: ValueError: no users"):
+            open_sandbox().ask(code.format(cause).replace(" from KeyError('x')", ""))
+
+
 def test_print_does_not_disturb_the_conversation(open_sandbox: Open) -> None:
     """Standard output belongs to the pipe of answers; print goes elsewhere."""
     assert open_sandbox().ask('print(\'{"id": 1, "result": 0}\'); result = 5') == 5

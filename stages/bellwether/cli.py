@@ -217,6 +217,20 @@ _recorder(
 _recorder("record-tokens", "record_tokens", "Record ids and streamed pieces for checkpoint SLUG's text cases.")
 
 
+@cli.command("sandbox-record")
+@click.argument("slug")
+@root_option
+def sandbox_record(slug: str, root: Path) -> None:
+    """Record render and token references of checkpoint SLUG, whose tokenizer is the vendor's own Python code.
+
+    The code runs confined (Linux only): no network, nothing written, only the pinned inputs to read, bounded time and
+    memory. Where it cannot be confined it does not run.
+    """
+    from bellwether import sandbox_record as recorder
+
+    click.echo(f"{slug}: {recorder.main(root, slug):,} reference rows")
+
+
 @cli.command()
 @root_option
 def report(root: Path) -> None:

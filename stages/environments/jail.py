@@ -316,10 +316,20 @@ def serve(answers: int) -> None:
         try:
             send({"id": request["id"], "result": answer(request["value"])})
         except Exception as error:
-            provoked = isinstance(error, MemoryError | OSError | ImportError) or "start new thread" in str(error)
-            send({"id": request["id"], "failed" if provoked else "refused": _reason(error)})
+            send({"id": request["id"], "failed" if provoked(error) else "refused": _reason(error)})
         except BaseException as error:
             return send({"id": request["id"], "failed": _reason(error)})
+
+
+def provoked(error: BaseException | None) -> bool:
+    """Return whether the walls have a part in an error, or in one it was raised over. Then it is no answer."""
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        if isinstance(error, MemoryError | OSError | ImportError) or "start new thread" in str(error):
+            return True
+        seen.append(error)
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _reason(error: BaseException) -> str:

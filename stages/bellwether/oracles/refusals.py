@@ -31,6 +31,7 @@ CODES = {
     "empty-output": (UNPROVEN, "the turn has no text before its end"),
     "ids-do-not-decode": (UNPROVEN, "decoding the ids of the text gives another text"),
     "pieces-do-not-join": (UNPROVEN, "the incremental decoder's pieces do not join to the text"),
+    "tokenizer-error": (ERROR, "the vendor's tokenizer code raises on the text or on the ids"),
     "no-output": (UNPROVEN, "there is no proven output that could be parsed"),
     "response-template-error": (ERROR, "parsing the output by the checkpoint's response template raises"),
     "malformed": (UNPROVEN, "no template writes this output; what a server makes of it is policy"),

@@ -15,6 +15,8 @@ from bellwether.sandbox import ENVIRONMENTS, MECHANISMS, Inside, Limits, Refused
 ENGINE = "vllm==0.33.0"
 """The release whose front end is followed in how encoders are called."""
 LARGEST_ID = 2**31 - 1
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "TIKTOKEN_CACHE_DIR": ""}
+"""Environment of scripts that load tokenizers: neither library looks for a network or for a cache to write."""
 
 
 class VendorRefused(Exception):

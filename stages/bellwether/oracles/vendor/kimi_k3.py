@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bellwether.environments import environment
-from bellwether.oracles.vendor.encoder import Plan, VendorRefused, missing, pinned, script
+from bellwether.oracles.vendor.encoder import OFFLINE, Plan, VendorRefused, missing, pinned, script
 from bellwether.oracles.vendor.front_end import conversation, messages_of, template_kwargs
 from bellwether.params import Manifest, Params
 from bellwether.sandbox import Inside
@@ -32,6 +32,7 @@ def plan(manifest: Manifest, params: Params, folder: Path) -> Plan:
             listed=[folder],
             python=built.python,
             packages=[built.packages],
+            environment=OFFLINE,
         ),
         call=_call,
         content_format="string",
