@@ -47,6 +47,7 @@ ARGUMENTS = {
     "record-render": ["alpha"],
     "record-parse": ["alpha"],
     "record-tokens": ["alpha"],
+    "sandbox-record": ["alpha"],
     "report": [],
     "sql": ["select 1"],
     "count": [],

@@ -200,7 +200,7 @@ def test_every_code_has_a_test_or_another_room():
     source = Path(__file__).read_text("utf-8")
     assert {code for code in CODES if f'"{code}"' not in source} == set(
         "malformed other-vocabulary template-renders-no-calls colliding-variable non-text-part vendor-error "
-        "no-output response-template-error".split()
+        "no-output response-template-error tokenizer-error".split()
     )
 
 
