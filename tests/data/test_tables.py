@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from bellwether.oracles.refusals import CODES
-from bellwether.params import read_manifest
+from bellwether.params import read_manifest, read_second_references
 from bellwether.tables import MATERIALS, PER_CORPUS, REFERENCE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -172,35 +172,72 @@ def test_every_case_has_a_reference_in_case_order(slug: str, recorded: str, case
     assert all(row["case_id"].startswith(f"{row['kind']}/") for row in rows)
 
 
+def of_case(row: dict[str, Any]) -> str:
+    return row["case_id"]
+
+
 @each_checkpoint
 @each_record
 def test_every_encoder_answers_once(slug: str, recorded: str):
-    """A case has one row of `both`, or one of each encoder the checkpoint has, or one that asked none."""
+    """A source has, per case and normalisation, one row of `both`, or one of each encoder there is, or one that asked
+    none."""
     encoders = provenance(slug, recorded)["encoders"]
     assert encoders in (["both"], ["class"], ["class", "tokenizer.json"])
     allowed = [[None], encoders] + ([["both"]] if len(encoders) == 2 else [])
-    rows = reference(slug, recorded, "case_id", "encoder")
-    for case_id, own in groupby(rows, key=lambda row: row["case_id"]):
-        assert [row["encoder"] for row in own] in allowed, case_id
+    rows = reference(slug, recorded, "case_id", "source", "normalisation", "encoder")
+    for case_id, own in groupby(rows, key=of_case):
+        for _, answers in groupby(own, key=lambda row: (row["source"], row["normalisation"])):
+            assert [row["encoder"] for row in answers] in allowed, case_id
 
 
 @each_checkpoint
 @each_record
-def test_rows_of_two_encoders_differ(slug: str, recorded: str):
-    """Where encoders agree, one row says `both`; two rows are always two answers."""
-    columns = (
-        "case_id",
-        "outcome",
-        "reason_code",
-        "reason",
-        "prompt_sha256",
-        "output_sha256",
-        "output_text",
-        "piece_ends",
-    )
-    for case_id, own in groupby(reference(slug, recorded, *columns), key=lambda row: row["case_id"]):
-        answers = list(own)
-        assert len(answers) == 1 or answers[0] != answers[1], case_id
+def test_rows_of_a_source_differ(slug: str, recorded: str):
+    """Where encoders or normalisations agree, one row says `both`; two rows of a source are always two answers."""
+    columns = ("outcome", "reason_code", "reason", "prompt_sha256", "prompt_text", "output_sha256", "output_text")
+    for case_id, own in groupby(reference(slug, recorded, "case_id", "source", "piece_ends", *columns), key=of_case):
+        answers = [json.dumps(row, default=bytes.hex) for row in own]
+        assert len(set(answers)) == len(answers), case_id
+
+
+@each_checkpoint
+@each_record
+def test_sources_are_those_of_the_manifest(slug: str, recorded: str, cases: list[dict[str, Any]]):
+    """Every source of [authority] answers every case; a second reference every case with tools, and no other."""
+    manifest = read_manifest(ROOT, slug)
+    sources = list(manifest.authority.get(recorded, ("hf-tokenizer",)))
+    named = [name for name, template in read_second_references(ROOT).items() if template.serves(slug)]
+    prefix = "roundtrip:" if recorded == "parse" else ""
+    seconds = [f"{prefix}vllm-example:{name}" for name in named] if recorded != "tokens" else []
+    requests = {row["request_sha256"]: json.loads(row["request"]) for row in corpus_rows("requests")}
+    with_tools = {
+        case["case_id"] for case in cases if case["request_sha256"] and requests[case["request_sha256"]].get("tools")
+    }
+    for case_id, own in groupby(reference(slug, recorded, "case_id", "source"), key=of_case):
+        expected = sources + (seconds if case_id in with_tools else [])
+        assert [source for source, _ in groupby(row["source"] for row in own)] == expected, case_id
+
+
+@each_checkpoint
+@each_record
+def test_axes_say_how_messages_were_handed_over(slug: str, recorded: str):
+    """render: one row of `both`, or `raw` and `vllm`; a vendor's code and parse: `vllm`. Only `raw` content is always
+    as sent, and text has no normalisation."""
+    rows = reference(slug, recorded, "case_id", "kind", "source", "normalisation", "content_format")
+    for case_id, own in groupby(rows, key=of_case):
+        for source, answers in groupby(own, key=lambda row: row["source"]):
+            axes = list(dict.fromkeys((row["normalisation"], row["content_format"]) for row in answers))
+            ways = [normalisation for normalisation, _ in axes]
+            if recorded == "tokens":
+                assert axes == [(None, None)], case_id
+            elif recorded == "parse" or source.startswith("vendor-code:"):
+                assert ways == ["vllm"], case_id
+                assert axes[0][1] in ("string", "openai"), case_id
+            else:
+                assert ways in (["both"], ["raw", "vllm"]), case_id
+                assert all(form == "string" for way, form in axes if way == "raw"), case_id
+                assert all(form in ("string", "openai") for way, form in axes if way == "vllm"), case_id
+                assert all(form in ("string", "both") for way, form in axes if way == "both"), case_id
 
 
 @each_checkpoint
@@ -231,13 +268,16 @@ def test_results_are_complete_and_refusals_claim_nothing(slug: str, recorded: st
     }
     file = pq.ParquetFile(ROOT / "fixtures" / slug / recorded / "reference.parquet")
     watched = [*prompt, *spoken, *OF_A_MESSAGE, "stop_found_by"]
-    for batch in file.iter_batches(512, columns=["case_id", "kind", "outcome", *watched]):
+    told = ("case_id", "kind", "outcome", "source")
+    for batch in file.iter_batches(512, columns=[*told, *watched]):
         there = {name: batch.column(name).is_valid().to_pylist() for name in watched}
-        for place, (case_id, kind, outcome) in enumerate(
-            zip(*(batch.column(name).to_pylist() for name in ("case_id", "kind", "outcome")), strict=True)
+        for place, (case_id, kind, outcome, source) in enumerate(
+            zip(*(batch.column(name).to_pylist() for name in told), strict=True)
         ):
             has = {name for name in watched if there[name][place]}
-            if outcome == "result":
+            if source == "response-template" and outcome == "result":  # also of outputs that no stop id is known of
+                assert has >= {*prompt, *output, "message_sha256", "finish_reason"}, case_id
+            elif outcome == "result":
                 assert has - {"content", "reasoning_content", "tool_calls"} == complete[kind], case_id
             else:
                 assert not has & {*OF_A_MESSAGE, "stop_found_by"}, case_id
@@ -291,8 +331,9 @@ def test_streamed_pieces_cover_the_text(slug: str, recorded: str):
 def test_turn_ends_on_a_stop_id_that_is_not_in_it(slug: str):
     """The id that ends a turn is one of the checkpoint's, and the output before it holds none."""
     stops = set(provenance(slug, "parse")["stop_ids"])
-    for row in reference(slug, "parse", "case_id", "outcome", "stop_id", "stop_found_by", "output_ids"):
-        if row["outcome"] == "result":
+    columns = ("case_id", "source", "outcome", "stop_id", "stop_found_by", "output_ids")
+    for row in reference(slug, "parse", *columns):
+        if row["outcome"] == "result" and row["source"] != "response-template":
             assert row["stop_id"] in stops, row["case_id"]
             assert row["stop_found_by"] in ("turn", "next-message"), row["case_id"]
             assert not stops & set(row["output_ids"]), row["case_id"]
@@ -302,9 +343,9 @@ def test_turn_ends_on_a_stop_id_that_is_not_in_it(slug: str):
 def test_messages_are_those_of_the_corpus(slug: str, cases: list[dict[str, Any]]):
     """A proven output stands for exactly the message of its case, arguments as the same JSON text."""
     messages = {case["case_id"]: case["message"] for case in cases if case["kind"] == "parse"}
-    columns = ("case_id", "outcome", "content", "reasoning_content", "tool_calls", "finish_reason")
+    columns = ("case_id", "source", "outcome", "content", "reasoning_content", "tool_calls", "finish_reason")
     for row in reference(slug, "parse", *columns):
-        if row["outcome"] == "result":
+        if row["outcome"] == "result" and row["source"] != "response-template":
             message = json.loads(messages[row["case_id"]])
             functions = [call["function"] for call in message.get("tool_calls", [])]
             calls = [{"name": function["name"], "arguments": function["arguments"]} for function in functions]
@@ -341,7 +382,17 @@ def test_provenance_agrees_with_manifest_and_params(slug: str, recorded: str):
     assert record["clock"] == oracle["clock"]
     assert record["other_clock"] in (None, oracle["other_clock"])
     assert set(record["generate_stop_ids"]) <= set(record["stop_ids"])
-    assert record == provenance(slug, "render")
+    assert record["authority"] == {kind: list(sources) for kind, sources in manifest.authority.items()}
+    vendors = [source for source in manifest.authority["render"] if source.startswith("vendor-code:")]
+    assert list(record["vendor_code"]) == (vendors if recorded != "tokens" else [])
+    for second in record["second_references"].values():
+        assert second["vllm_commit"] == "db9527a46873454610df6dbedf79a36d6bf1a7f6"
+        assert second["chat_template_sha256"] in {
+            template.sha256 for template in read_second_references(ROOT).values() if template.serves(slug)
+        }
+    of_prompts = ("second_references", "vendor_code")  # texts and ids ask nobody for a prompt
+    same = provenance(slug, "render") | ({name: {} for name in of_prompts} if recorded == "tokens" else {})
+    assert record == same
 
 
 @each_checkpoint
@@ -383,7 +434,7 @@ def test_lock_holds_the_stages_of_the_graph_and_no_other():
 
 def test_every_folder_is_in_scope():
     """No checkpoint or corpus that params.yaml does not list, and nothing half-written, lies about."""
-    assert {path.name for path in (ROOT / "fixtures").iterdir() if path.is_dir()} == set(CHECKPOINTS)
+    assert {path.parents[1].name for path in (ROOT / "fixtures").glob("*/*/reference.parquet")} == set(CHECKPOINTS)
     assert {path.name for path in (ROOT / "corpus" / "imported").iterdir()} == set(CORPORA)
     assert [*(ROOT / "fixtures").rglob("*.partial"), *(ROOT / "corpus").rglob("*.partial")] == []
 
@@ -401,9 +452,14 @@ def test_inventory_counts_every_case(cases: list[dict[str, Any]]):
     places = {case["case_id"]: (case["corpus"], case["kind"], case["set"]) for case in cases}
     for slug in CHECKPOINTS:
         answers = defaultdict(list)
+        authority = {"tokens": ("hf-tokenizer",), **read_manifest(ROOT, slug).authority}
         for recorded in KINDS:
-            for row in reference(slug, recorded, "case_id", "outcome"):
-                answers[row["case_id"]].append(row["outcome"])
+            judged = ("both", "vllm" if "vendor-code" in authority[recorded][0] else "raw", None)
+            for row in reference(slug, recorded, "case_id", "source", "normalisation", "outcome"):
+                if row["source"] != authority[recorded][0]:
+                    continue
+                if recorded == "parse" or row["normalisation"] in judged:
+                    answers[row["case_id"]].append(row["outcome"])
         results = Counter(places[case_id] for case_id, outcomes in answers.items() if set(outcomes) == {"result"})
         differ = Counter(places[case_id] for case_id, outcomes in answers.items() if len(outcomes) > 1)
         for key in sets:
