@@ -35,6 +35,7 @@ ENTRIES = {
     "record-render": ["bellwether.record_render", "bellwether.oracles.render"],
     "record-parse": ["bellwether.record_parse", "bellwether.oracles.parse"],
     "record-tokens": ["bellwether.record_tokens", "bellwether.oracles.tokens"],
+    "patterns": ["bellwether.patterns"],
     "report": ["bellwether.report"],
 }
 """Stage → the modules its command runs; recorders load their oracle by name."""
@@ -181,7 +182,7 @@ def test_lock_holds_the_pins_of_every_checkpoint(params):
 def test_lock_holds_no_stage_that_is_gone(params):
     """DVC keeps the entry of a removed checkpoint; nobody else would notice."""
     lock = yaml.safe_load((ROOT / "dvc.lock").read_text("utf-8"))["stages"]
-    expected = {f"import@{corpus}" for corpus in params.corpora} | {"second-references", "report"}
+    expected = {f"import@{corpus}" for corpus in params.corpora} | {"second-references", "patterns", "report"}
     stages = ("inputs", "record-render", "record-parse", "record-tokens")
     expected |= {f"{stage}@{slug}" for stage in stages for slug in params.checkpoints}
     assert set(lock) == expected
