@@ -35,8 +35,8 @@ def plan(encoder: str, manifest: Manifest, params: Params, folder: Path) -> Plan
 
 
 def _v32(request: Mapping[str, Any], facts: Any) -> dict[str, Any]:
-    kwargs = template_kwargs(request)
     messages = conversation(messages_of(request), "string")
+    kwargs = template_kwargs(request)
     if tools := request.get("tools"):
         messages.insert(0, {"role": "system", "tools": tools})
     arguments = {
@@ -47,8 +47,8 @@ def _v32(request: Mapping[str, Any], facts: Any) -> dict[str, Any]:
 
 
 def _v4(request: Mapping[str, Any], facts: Any) -> dict[str, Any]:
-    kwargs = template_kwargs(request)
     messages = conversation(messages_of(request), "openai")
+    kwargs = template_kwargs(request)
     if tools := request.get("tools"):
         _tools_to_first_system(messages, tools, {"role": "system"})
     thinks = _thinks(kwargs)
@@ -73,8 +73,8 @@ def _v4(request: Mapping[str, Any], facts: Any) -> dict[str, Any]:
 
 def _v41(request: Mapping[str, Any], facts: Any) -> dict[str, Any]:
     """The front end gives this one the messages as sent but for arguments, and parts joined by a blank line."""
-    kwargs = template_kwargs(request)
     messages = [_v41_message(message, facts["image"]) for message in messages_of(request)]
+    kwargs = template_kwargs(request)
     if tools := request.get("tools"):
         _tools_to_first_system(messages, tools, {"role": "system", "content": ""})
     effort, thinks = kwargs.get("reasoning_effort"), _thinks(kwargs)

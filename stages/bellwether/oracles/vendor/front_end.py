@@ -23,19 +23,50 @@ STANDARD_KEYS = {"type", "text", "refusal", "thinking", "closed"}
 """Keys of a text part that are not handed on with it."""
 
 
+REQUEST_FIELDS = {
+    "tools": (list, type(None)),
+    "chat_template_kwargs": (dict, type(None)),
+    "reasoning_effort": (str, type(None)),
+    "continue_final_message": (bool,),
+    "add_generation_prompt": (bool,),
+}
+MESSAGE_FIELDS = {
+    "role": (str,),
+    "content": (str, list, type(None)),
+    "tool_calls": (list, type(None)),
+    "reasoning": (str, type(None)),
+    "reasoning_content": (str, type(None)),
+}
+"""Field → what the API layer takes for it, where it is there."""
+
+
 def messages_of(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the request's messages, `reasoning_content` renamed to `reasoning` as the API layer does.
 
     Raises:
-        VendorRefused: there is no message, or one is no object with a role.
+        VendorRefused: there is no message, one has no role, or a field that encoders are given is of another type than
+            the API layer takes.
     """
+    _require(request, REQUEST_FIELDS, "the request")
+    for tool in request.get("tools") or ():
+        if not isinstance(tool, dict) or tool.get("type", "function") != "function":
+            raise VendorRefused("ValueError: a tool is no function")
+        if not isinstance(tool.get("function"), dict):
+            raise VendorRefused("ValueError: a tool has no function")
     messages = request.get("messages")
     if not isinstance(messages, list) or not messages:
         raise VendorRefused("ValueError: the request has no messages")
     for place, message in enumerate(messages):
-        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+        if not isinstance(message, dict) or "role" not in message:
             raise VendorRefused(f"ValueError: message {place} has no role")
+        _require(message, MESSAGE_FIELDS, f"message {place}")
     return [_with_reasoning(message) for message in messages]
+
+
+def _require(value: Mapping[str, Any], fields: Mapping[str, tuple[type, ...]], where: str) -> None:
+    for name, kinds in fields.items():
+        if name in value and not isinstance(value[name], kinds):
+            raise VendorRefused(f"ValueError: {name} of {where} is {type(value[name]).__name__}")
 
 
 def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
@@ -80,14 +111,12 @@ def _conversation_message(message: dict[str, Any], content_format: str) -> dict[
     return with_object_arguments(kept)
 
 
-def text_parts(content: Any) -> list[dict[str, Any]]:
+def text_parts(content: str | list | None) -> list[dict[str, Any]]:
     """Return content as a list of text parts; a part without a text is left out. Raises VendorRefused."""
     if content is None:
         return []
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    if not isinstance(content, list):
-        raise VendorRefused(f"ValueError: content is {type(content).__name__}")
     parts = []
     for part in content:
         if isinstance(part, str):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bellwether.environments import environment
-from bellwether.oracles.vendor.encoder import Plan, VendorRefused, missing, pinned, script
+from bellwether.oracles.vendor.encoder import Plan, missing, pinned, script
 from bellwether.oracles.vendor.front_end import messages_of
 from bellwether.params import Manifest, Params
 from bellwether.sandbox import Inside
@@ -50,8 +50,8 @@ def plan(manifest: Manifest, params: Params, folder: Path) -> Plan:
 
 
 def _call(request: Mapping[str, Any], facts: Any) -> dict[str, Any]:
-    tools = request.get("tools")
-    for tool in tools or ():
-        if not isinstance(tool, dict) or tool.get("type", "function") != "function" or "function" not in tool:
-            raise VendorRefused("ValueError: a tool is no function")
-    return {"messages": messages_of(request), "tools": tools, "reasoning_effort": request.get("reasoning_effort")}
+    return {
+        "messages": messages_of(request),
+        "tools": request.get("tools"),
+        "reasoning_effort": request.get("reasoning_effort"),
+    }

@@ -42,6 +42,7 @@ def plan(manifest: Manifest, params: Params, folder: Path) -> Plan:
 
 
 def _call(request: Mapping[str, Any], facts: Any) -> dict[str, Any]:
+    messages = _results_in_call_order(conversation(messages_of(request), "string"))
     kwargs = {**template_kwargs(request), "return_dict": False}
     if (thinking := kwargs.pop("enable_thinking", None)) is not None:
         kwargs.setdefault("thinking", thinking)
@@ -59,7 +60,6 @@ def _call(request: Mapping[str, Any], facts: Any) -> dict[str, Any]:
             kwargs["tool_choice"] = request["tool_choice"]
     if request.get("response_format") is not None:
         kwargs["response_format"] = request["response_format"]
-    messages = _results_in_call_order(conversation(messages_of(request), "string"))
     return {"messages": messages, "arguments": kwargs}
 
 

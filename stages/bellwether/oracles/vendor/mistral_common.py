@@ -43,12 +43,12 @@ def plan(manifest: Manifest, params: Params, folder: Path) -> Plan:
 
 
 def _call(request: Mapping[str, Any], facts: Any) -> dict[str, Any]:
+    messages = [_with_short_ids(with_object_arguments(message)) for message in messages_of(request)]
     if request.get("chat_template_kwargs") is not None:
         raise VendorRefused("ValueError: chat_template_kwargs are not supported for Mistral tokenizers")
     effort = request.get("reasoning_effort")
     if effort and effort not in facts["efforts"]:
         raise VendorRefused(f"ValueError: reasoning_effort={effort} is not supported by Mistral models")
-    messages = [_with_short_ids(with_object_arguments(message)) for message in messages_of(request)]
     continues = request.get("continue_final_message", False)
     generates = request.get("add_generation_prompt", not continues)
     ends_with_assistant = messages[-1]["role"] == "assistant"
