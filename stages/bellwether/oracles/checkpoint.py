@@ -5,6 +5,7 @@ A second reference is the same checkpoint with another template in its own one's
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 from collections.abc import Mapping
@@ -23,8 +24,10 @@ from bellwether.errors import OracleError, ParamsError, TemplateTimeout
 from bellwether.materials.pins import verify
 from bellwether.oracles.clock import READER, fixed_clock
 from bellwether.oracles.content_format import detect
+from bellwether.oracles.difference import ends_at_difference
 from bellwether.oracles.encoders import Encoder, load_encoders
 from bellwether.oracles.limits import time_limit
+from bellwether.oracles.lookups import hasten
 from bellwether.oracles.prompts import (
     EXAMPLE_TEMPLATE,
     HUB_TEMPLATE,
@@ -167,8 +170,11 @@ class Checkpoint:
         """Return whether a render gives another text than `text`, or none, at the second date of params.yaml."""
         if not self.reads_clock(tools):
             return False
+        template = _compile_jinja_template(self.tokenizer.get_chat_template(self.chat_template, tools))
+        edited = arguments.get("continue_final_message")  # then `text` is not what the template wrote
         try:
-            return self.render(messages, tools, **arguments, moment=self.params.other_clock) != text
+            with contextlib.nullcontext() if edited else ends_at_difference(template, text):
+                return self.render(messages, tools, **arguments, moment=self.params.other_clock) != text
         except TemplateError:
             return True
 
@@ -192,6 +198,7 @@ class Checkpoint:
             **self.params.versions,
             "tokenizer_class": type(self.tokenizer).__name__,
             "encoders": [encoder.name for encoder in self.encoders],
+            "encode": {encoder.name: encoder.proof.way for encoder in self.encoders},
             "chat_template_sha256": sha256_text(template) if template else None,
             "content_format": self.content_format(None) if template else None,
             "clock": self.params.clock.isoformat(),
@@ -315,7 +322,7 @@ def _check_templates(manifest: Manifest, tokenizer: PreTrainedTokenizerBase) -> 
 def _check_template(what: str, text: str) -> None:
     """A template that does not compile says nothing about any case."""
     try:
-        _compile_jinja_template(text)
+        hasten(_compile_jinja_template(text).environment)
     except TemplateSyntaxError as error:
         raise OracleError(f"{what} does not compile: {reason(error)}", next_step="Check the pinned template.") from None
 

@@ -63,6 +63,11 @@ class Proof:
     first: bool = False
     """Whether the piece at the start of a text is handled unlike the others."""
 
+    @property
+    def way(self) -> str:
+        """How texts are encoded: `segments`, or `whole` and why."""
+        return "segments" if self.cuts else f"whole: {self.why}"
+
 
 def prove(tokenizer: Tokenizer) -> Proof:
     """Return at which added tokens a text may be cut so that the ids of its pieces, joined, are those of the whole."""
