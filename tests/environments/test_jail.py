@@ -6,12 +6,15 @@ import importlib.util
 import os
 import re
 import struct
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from bellwether.sandbox import JAIL
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the filter is Linux's, and so are the flags")
 
 ALLOW, KILL, EPERM = 0x7FFF0000, 0x80000000, 0x00050001
 ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
