@@ -44,6 +44,7 @@ ARGUMENTS = {
     "derive": [],
     "notice": [],
     "inputs": ["alpha"],
+    "second-references": [],
     "record-render": ["alpha"],
     "record-parse": ["alpha"],
     "record-tokens": ["alpha"],
@@ -53,6 +54,8 @@ ARGUMENTS = {
     "count": [],
     "unpack": ["tree"],
     "manifests": [],
+    "models": [],
+    "patterns": [],
 }
 """What each command that works in a checkout is given at least."""
 
