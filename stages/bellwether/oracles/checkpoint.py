@@ -24,6 +24,7 @@ from bellwether.errors import OracleError, ParamsError, TemplateTimeout
 from bellwether.materials.pins import verify
 from bellwether.oracles.clock import READER, fixed_clock
 from bellwether.oracles.content_format import detect
+from bellwether.oracles.copies import hasten_copies
 from bellwether.oracles.difference import ends_at_difference
 from bellwether.oracles.encoders import Encoder, load_encoders
 from bellwether.oracles.limits import time_limit
@@ -256,6 +257,7 @@ def load(manifest: Manifest, params: Params, folder: Path) -> Checkpoint:
             f"{manifest.slug} has no response template", next_step="Take response-template out of its [authority]."
         )
     _check_clock(params)
+    hasten_copies()
     with time_limit(params.template_seconds, f"{manifest.slug}, while it was compiled"):  # constants are folded then
         _check_templates(manifest, tokenizer)
     return Checkpoint(
