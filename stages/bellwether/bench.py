@@ -1,8 +1,9 @@
 """`make bench`: speed, memory and size of recording, each beside the floor it is measured against, in one run.
 
 Floors: the plain loop that calls `apply_chat_template` twice a case, as one would write it by hand; `encode_batch`
-alone on the same texts, which is the work nobody can leave out; the same rows as zstd-compressed JSON Lines. The last
-part runs `make repro` in a fresh clone of the last commit.
+alone on the same texts, the work nobody can leave out where no text repeats another; the same rows as zstd-compressed
+JSON Lines. Processor time per checkpoint, on agent traces too, is bench_cpu's. The last part runs `make repro` in a
+fresh clone of the last commit.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tabulate import tabulate
 
-from bellwether import inputs, record_parse, recording, unpack
+from bellwether import bench_cpu, inputs, record_parse, recording, unpack
 from bellwether.corpora.store import count_cases, stream_cases
 from bellwether.layout import corpus_folder, inputs_folder, materials_table, reference_table
 from bellwether.progress import say
@@ -41,7 +42,9 @@ def main() -> None:
     root = Path.cwd()
     with tempfile.TemporaryDirectory() as work:
         one, many = _project(root, Path(work) / "one", 1), _project(root, Path(work) / "many", COPIES)
-        rows = [*_speed(one), *_memory(one, many), *_size(one), *_cold(root, Path(work) / "clone")]
+        rows = [*_speed(one), *_memory(one, many), *_size(one)]
+        rows += [row for slug in bench_cpu.SLUGS for row in bench_cpu.compare(root, slug)]
+        rows += _cold(root, Path(work) / "clone")
     print(tabulate(rows, headers=["measure", "ours", "floor", "ratio", "wanted"], disable_numparse=True))
 
 
