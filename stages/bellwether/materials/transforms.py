@@ -11,6 +11,8 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import orjson
+
 from bellwether.errors import MaterialError
 from bellwether.materials import bpe, gguf, sentencepiece, tekken
 from bellwether.params import narrowed
@@ -20,7 +22,11 @@ Transform = Callable[..., bytes]
 
 def dump(value: object, *, tail: str = "\n") -> bytes:
     """Return JSON as transformers saves it: two spaces of indentation, non-ASCII raw, then `tail`."""
-    return (json.dumps(value, indent=2, ensure_ascii=False) + tail).encode()
+    try:
+        text = orjson.dumps(value, option=orjson.OPT_INDENT_2)  # a vocabulary takes a tenth of the time
+    except orjson.JSONEncodeError:  # integers beyond 64 bits, such as the usual model_max_length
+        text = json.dumps(value, indent=2, ensure_ascii=False).encode()
+    return text + tail.encode()
 
 
 def _copy(source: bytes) -> bytes:
