@@ -60,6 +60,16 @@ def test_rows_come_in_case_order(project):
     assert rows == [case["case_id"] for case in cases if case["kind"] == "render"]
 
 
+def test_progress_counts_cases_where_a_case_has_two_rows(project, capsys):
+    """A template that shows whether arguments are text answers histories with calls once per normalisation."""
+    shows = "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.function.arguments is string }}{% endfor %}"
+    replace_template(project, shows + "x{% endfor %}")
+    rows = record_render.main(project, SLUG, 2)
+    cases = pq.read_table(project / "corpus/imported/handmade/cases.parquet").column("kind").to_pylist().count("render")
+    assert rows > cases
+    assert f": {cases:,} of {cases:,} cases, " in capsys.readouterr().err
+
+
 def test_provenance_lies_beside_the_table(project):
     """Pins, versions and the clock of a recording are one JSON file, apart from the results."""
     record_render.main(project, SLUG, 1)

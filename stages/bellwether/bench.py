@@ -171,7 +171,7 @@ def _record_seconds(project: Path) -> float:
             ready.result()
         begin = time.perf_counter()
         with TableWriter(path, REFERENCE) as table:
-            for batch in recording.in_order(pool, stream_cases(project, (CORPUS,), ("render",)), ahead=2 * jobs + 1):
+            for _, batch in recording.in_order(pool, stream_cases(project, (CORPUS,), ("render",)), ahead=2 * jobs + 1):
                 table.write(batch)
         seconds = time.perf_counter() - begin
         path.with_name("provenance.json").write_text(json.dumps(pool.submit(recording.provenance).result()), "utf-8")

@@ -77,9 +77,9 @@ def record(recording: Recording, jobs: int | None = None) -> int:
     path = reference_table(recording.root, recording.slug, recording.recorded)
     try:
         with workers(recording, jobs) as pool, TableWriter(path, REFERENCE) as table:
-            for batch in in_order(pool, batches, ahead=2 * jobs + 1):
+            for cases, batch in in_order(pool, batches, ahead=2 * jobs + 1):
                 table.write(batch)
-                progress.advance(batch.num_rows)
+                progress.advance(cases)
             text = json.dumps(pool.submit(provenance).result(), indent=2, ensure_ascii=False) + "\n"
             write_whole(path.with_name("provenance.json"), text)
     except BrokenProcessPool:
@@ -135,15 +135,16 @@ def workers(recording: Recording, jobs: int) -> _Pool:
     return _Pool(jobs, multiprocessing.get_context("spawn"), _start, (recording,))
 
 
-def in_order(pool: Executor, batches: Iterable[Rows], ahead: int) -> Iterator[pa.RecordBatch]:
-    """Yield the answer of every batch in order, keeping at most `ahead` batches in flight."""
-    flying: deque[Future[pa.RecordBatch]] = deque()
+def in_order(pool: Executor, batches: Iterable[Rows], ahead: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield number of cases and answer of every batch in order, keeping at most `ahead` batches in flight."""
+    flying: deque[tuple[int, Future[pa.RecordBatch]]] = deque()
     for batch in batches:
-        flying.append(pool.submit(_answer, batch))
+        flying.append((len(batch), pool.submit(_answer, batch)))
         if len(flying) >= ahead:
-            yield flying.popleft().result()
-    while flying:
-        yield flying.popleft().result()
+            cases, answer = flying.popleft()
+            yield cases, answer.result()
+    for cases, answer in flying:
+        yield cases, answer.result()
 
 
 # ── inside a worker ──────────────────────────────────────────────────────────────────────────────────────────────────
