@@ -20,9 +20,10 @@ from sys import getsizeof
 from typing import Any
 
 from tokenizers import Tokenizer
+from tokenizers.models import Model
 
 from bellwether.oracles.aside import encode_aside
-from bellwether.oracles.tokenizer_state import join_state, model_head, split_state
+from bellwether.oracles.tokenizer_state import components, join_state, split_state
 
 CACHE_BYTES = 64 << 20
 """What a cache of segments may take. The segments of 60 long conversations take a third of it."""
@@ -72,13 +73,13 @@ class Proof:
 def prove(tokenizer: Tokenizer) -> Proof:
     """Return at which added tokens a text may be cut so that the ids of its pieces, joined, are those of the whole."""
     try:
-        state, model = split_state(tokenizer)
+        state = components(tokenizer)
     except Exception:  # the library raises a bare Exception
         return Proof(why="a component is written in Python")
     if tokenizer.encode_special_tokens:  # no state tells which tokens were special once, and for this still are
         return Proof(why="special tokens are encoded like any text")
     tokens = state["added_tokens"]
-    if why := _unknown(state, model_head(model)) or _ambiguous(tokens, tokenizer):
+    if why := _unknown(state, tokenizer.model) or _ambiguous(tokens, tokenizer):
         return Proof(why=why)
     rules = _Rules(state, tokens)
     forbidden = {token["content"]: rules.forbid(token) for token in tokens}
@@ -88,14 +89,14 @@ def prove(tokenizer: Tokenizer) -> Proof:
     return Proof(cuts, kept, why, first=any(_firsts(state["pre_tokenizer"])))
 
 
-def _unknown(state: Mapping[str, Any], model: Mapping[str, Any]) -> str | None:
+def _unknown(state: Mapping[str, Any], model: Model) -> str | None:
     """Return what makes pieces depend on each other, or might."""
     for name in ("truncation", "padding"):
         if state[name]:
             return f"{name} is set"
-    if model.get("type") not in MODELS:
-        return f"unknown model {model.get('type')}"
-    if model.get("dropout"):
+    if type(model).__name__ not in MODELS:
+        return f"unknown model {type(model).__name__}"
+    if getattr(model, "dropout", None):
         return "dropout makes ids random"
     for name, (parts, known) in COMPONENTS.items():
         if unknown := sorted(set(_types(state[name], parts)) - known):

@@ -8,7 +8,6 @@ from typing import Any
 from tokenizers import Tokenizer
 
 _MODEL = ',"model":'
-_VOCABULARY = ',"vocab":'
 _PRETTY_MODEL = '\n  "model": '
 
 
@@ -21,6 +20,26 @@ def split_state(tokenizer: Tokenizer) -> tuple[dict[str, Any], str]:
     """
     components, _, model = tokenizer.to_str().partition(_MODEL)
     return json.loads(components + "}"), model
+
+
+def components(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Return a tokenizer's components as its JSON spells them, without the model, which takes a second to print.
+
+    Truncation and padding are None, or dictionaries of the library's own.
+
+    Raises:
+        Exception: a component is written in Python and has no JSON. The library's own class.
+    """
+    parts = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
+    found = {name: getattr(tokenizer, name) for name in parts}
+    flags = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
+    tokens = sorted(tokenizer.get_added_tokens_decoder().items())
+    return {
+        "truncation": tokenizer.truncation,
+        "padding": tokenizer.padding,
+        "added_tokens": [{"id": number} | {flag: getattr(token, flag) for flag in flags} for number, token in tokens],
+        **{name: part if part is None else json.loads(part.__getstate__()) for name, part in found.items()},
+    }
 
 
 def split_printed(text: str) -> tuple[dict[str, Any], str]:
@@ -38,9 +57,3 @@ def split_printed(text: str) -> tuple[dict[str, Any], str]:
 def join_state(components: dict[str, Any], model: str) -> Tokenizer:
     """Return the tokenizer of such a state."""
     return Tokenizer.from_str(json.dumps(components)[:-1] + _MODEL + model)
-
-
-def model_head(model: str) -> dict[str, Any]:
-    """Return what stands before the vocabulary in a model's JSON text: its type and, for BPE, the dropout."""
-    head, found, _ = model.partition(_VOCABULARY)
-    return json.loads(head + "}") if found else {}
