@@ -45,9 +45,7 @@ ARGUMENTS = {
     "notice": [],
     "inputs": ["alpha"],
     "second-references": [],
-    "record-render": ["alpha"],
-    "record-parse": ["alpha"],
-    "record-tokens": ["alpha"],
+    "record": ["alpha"],
     "sandbox-record": ["alpha"],
     "report": [],
     "sql": ["select 1"],
@@ -154,8 +152,9 @@ def test_readme_shows_every_command(name: str, root: Path):
         (["import"], "Missing argument 'CORPUS'"),
         (["count", "extra"], "unexpected extra argument"),
         (["sql", "select 1", "--format", "xml"], "'xml' is not one of 'table', 'csv', 'json', 'parquet'"),
-        (["record-render", "alpha", "--jobs", "0"], "'--jobs'"),
-        (["record-parse", "alpha", "--jobs", "many"], "'--jobs'"),
+        (["record", "alpha", "--jobs", "0"], "'--jobs'"),
+        (["record", "alpha", "--jobs", "many"], "'--jobs'"),
+        (["record", "alpha", "--table", "all"], "'--table'"),
     ],
 )
 def test_usage_errors_are_no_verdict(arguments: list[str], said: str, project: Path, monkeypatch: pytest.MonkeyPatch):

@@ -128,9 +128,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         for arguments in (
             ["manifests", "add", f"{original.model}@{original.revision}"],
             ["inputs", REAL],
-            ["record-render", REAL],
-            ["record-parse", REAL],
-            ["record-tokens", REAL],
+            ["record", REAL],
         ):
             if arguments[0] == "inputs":
                 params = project.root / "params.yaml"

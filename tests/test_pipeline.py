@@ -17,7 +17,7 @@ from support import ROOT, miniature
 
 SLUGS = ["smollm2-135m-instruct", "qwen3-8b"]
 pytestmark = pytest.mark.xdist_group("pipeline")  # one miniature for all tests of this file
-STAGES = ("inputs", "record-render", "record-parse", "record-tokens")
+STAGES = ("inputs", "record")
 
 
 def dvc(project: Path, *arguments: str) -> subprocess.CompletedProcess:
@@ -82,7 +82,7 @@ def test_recording_again_gives_the_same_lock(project):
 
 
 def test_changed_pin_makes_exactly_its_checkpoint_stale_and_recording_refuses(project, tmp_path):
-    """One sha256 of one manifest: four stages of that checkpoint are stale, and none of them records anything."""
+    """One sha256 of one manifest: both stages of that checkpoint are stale, and none of them records anything."""
     root = tmp_path / "copy"
     shutil.copytree(project, root, symlinks=True)
     manifest = root / "fixtures" / SLUGS[0] / "manifest.toml"
@@ -94,7 +94,7 @@ def test_changed_pin_makes_exactly_its_checkpoint_stale_and_recording_refuses(pr
     assert set(stale) == {f"{stage}@{SLUGS[0]}" for stage in STAGES}
 
     done = subprocess.run(
-        [sys.executable, "-m", "bellwether", "record-render", SLUGS[0]], cwd=root, capture_output=True, text=True
+        [sys.executable, "-m", "bellwether", "record", SLUGS[0]], cwd=root, capture_output=True, text=True
     )
     assert done.returncode == 2
     assert f"tokenizer.json: expected sha256 {'0' * 64}, got {pin}" in done.stderr
@@ -102,7 +102,7 @@ def test_changed_pin_makes_exactly_its_checkpoint_stale_and_recording_refuses(pr
     repro = dvc(root, "repro", "--keep-going")
     assert repro.returncode != 0
     assert f"{SLUGS[0]}/tokenizer.json: no route gives the pinned bytes" in repro.stderr + repro.stdout
-    assert f"record-render@{SLUGS[1]}" not in [
+    assert f"record@{SLUGS[1]}" not in [
         line.split("'")[1] for line in repro.stdout.splitlines() if line.startswith("Running stage")
     ]
 

@@ -14,13 +14,18 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from bellwether import record_parse, record_render, record_tokens
+from bellwether import record as stage
 from bellwether.errors import CorpusError, OracleError, PinMismatch, TableError, TemplateTimeout, VersionMismatch
 from bellwether.materials.pins import sha256_of
-from bellwether.recording import Recording, record
+from bellwether.recording import Recording, Table, record
 
 SLUG = "smollm2-135m-instruct"
 TABLE = Path("fixtures") / SLUG / "render" / "reference.parquet"
+
+
+def record_render(project: Path, jobs: int) -> int:
+    """Record the render cases and return the number of rows."""
+    return stage.main(project, SLUG, jobs, ("render",))["render"]
 
 
 def replace_template(project: Path, text: str) -> None:
@@ -45,8 +50,8 @@ def test_tables_do_not_depend_on_the_number_of_workers(project):
     """One worker and three give the same bytes, for every recorder."""
     tables = {}
     for jobs in (1, 3):
-        for stage, name in ((record_render, "render"), (record_parse, "parse"), (record_tokens, "tokens")):
-            stage.main(project, SLUG, jobs)
+        stage.main(project, SLUG, jobs)
+        for name in stage.TABLES:
             path = project / "fixtures" / SLUG / name / "reference.parquet"
             tables.setdefault(name, []).append(path.read_bytes())
     assert [first == second for first, second in tables.values()] == [True, True, True]
@@ -54,7 +59,7 @@ def test_tables_do_not_depend_on_the_number_of_workers(project):
 
 def test_rows_come_in_case_order(project):
     """Row by row, the table follows the corpus; every case is answered once."""
-    record_render.main(project, SLUG, 2)
+    record_render(project, 2)
     cases = pq.read_table(project / "corpus/imported/handmade/cases.parquet").to_pylist()
     rows = pq.read_table(project / TABLE).column("case_id").to_pylist()
     assert rows == [case["case_id"] for case in cases if case["kind"] == "render"]
@@ -64,7 +69,7 @@ def test_progress_counts_cases_where_a_case_has_two_rows(project, capsys):
     """A template that shows whether arguments are text answers histories with calls once per normalisation."""
     shows = "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.function.arguments is string }}{% endfor %}"
     replace_template(project, shows + "x{% endfor %}")
-    rows = record_render.main(project, SLUG, 2)
+    rows = record_render(project, 2)
     cases = pq.read_table(project / "corpus/imported/handmade/cases.parquet").column("kind").to_pylist().count("render")
     assert rows > cases
     assert f": {cases:,} of {cases:,} cases, " in capsys.readouterr().err
@@ -72,7 +77,7 @@ def test_progress_counts_cases_where_a_case_has_two_rows(project, capsys):
 
 def test_provenance_lies_beside_the_table(project):
     """Pins, versions and the clock of a recording are one JSON file, apart from the results."""
-    record_render.main(project, SLUG, 1)
+    record_render(project, 1)
     provenance = json.loads((project / TABLE.with_name("provenance.json")).read_text("utf-8"))
     assert provenance["checkpoint"] == SLUG
     assert provenance["clock"] == "2026-01-15T12:00:00"
@@ -81,7 +86,7 @@ def test_provenance_lies_beside_the_table(project):
 
 def test_killed_recorder_leaves_nothing_and_the_next_run_gives_the_same_bytes(project):
     """SIGKILL in the middle: no table at its place, the workers end, and a new run records the same bytes."""
-    record_render.main(project, SLUG, 2)
+    record_render(project, 2)
     expected = (project / TABLE).read_bytes()
     (project / TABLE).unlink()
     (project / "slow.py").write_text(SLOW)
@@ -92,7 +97,7 @@ def test_killed_recorder_leaves_nothing_and_the_next_run_gives_the_same_bytes(pr
     process.wait()
     assert not (project / TABLE).exists()
     _wait_for(lambda: not any(_alive(pid) for pid in workers))
-    record_render.main(project, SLUG, 2)
+    record_render(project, 2)
     assert (project / TABLE).read_bytes() == expected
     assert left_behind(project) == []
 
@@ -122,7 +127,7 @@ def test_changed_input_stops_the_recorder(project):
     """A byte of an oracle input that is not the pinned one: named with both sha256s, exit 2, no table."""
     tokenizer = project / "fixtures" / SLUG / "inputs" / "tokenizer.json"
     tokenizer.write_bytes(tokenizer.read_bytes() + b"\n")
-    done = run(project, "record-render", SLUG)
+    done = run(project, "record", SLUG, "--table", "render")
     assert done.returncode == 2
     assert (
         "tokenizer.json: expected sha256 9ca9acddb6525a194ec8ac7a87f24fbba7232a9a15ffa1af0c1224fcd888e47c"
@@ -137,7 +142,7 @@ def test_template_that_never_ends_stops_the_recorder(project):
     replace_template(project, "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}")
     params = project / "params.yaml"
     params.write_text(params.read_text().replace("template_seconds: 20", "template_seconds: 0.3"))
-    done = run(project, "record-render", SLUG)
+    done = run(project, "record", SLUG, "--table", "render")
     assert done.returncode == 2
     assert "did not end within 0.3 s on smollm2-135m-instruct render/" in done.stderr
     assert "oracle.template_seconds" in done.stderr
@@ -150,7 +155,7 @@ def test_template_that_python_cannot_interrupt_stops_the_recorder(project):
     params = project / "params.yaml"
     params.write_text(params.read_text().replace("template_seconds: 20", "template_seconds: 0.3"))
     with pytest.raises(OracleError, match="a recording process died"):
-        record_render.main(project, SLUG, 1)
+        record_render(project, 1)
     assert not (project / TABLE).exists()
 
 
@@ -158,14 +163,14 @@ def test_template_that_eats_memory_stops_the_recorder(project):
     """A string that does not fit is no evidence either."""
     replace_template(project, "{{ 'a' * 99999999999 }}")
     with pytest.raises(OracleError, match="needs more memory"):
-        record_render.main(project, SLUG, 1)
+        record_render(project, 1)
     assert not (project / TABLE).exists()
 
 
 def test_template_that_raises_is_recorded(project):
     """An error of the template is the reference's answer: a row for every case, and a table."""
     replace_template(project, "{{ raise_exception('closed today') }}")
-    record_render.main(project, SLUG, 1)
+    record_render(project, 1)
     rows = pq.read_table(project / TABLE).to_pylist()
     assert {(row["outcome"], row["reason_class"], row["reason_code"]) for row in rows} == {
         ("rejected", "error", "template-error")
@@ -177,7 +182,7 @@ def test_template_that_is_no_jinja_stops_the_recorder(project):
     """A template that does not compile says nothing about any case."""
     replace_template(project, "{% if %}")
     with pytest.raises(OracleError, match="the default chat template of smollm2-135m-instruct does not compile"):
-        record_render.main(project, SLUG, 1)
+        record_render(project, 1)
     assert not (project / TABLE).exists()
 
 
@@ -186,7 +191,7 @@ def test_other_library_version_stops_the_recorder(project):
     params = project / "params.yaml"
     params.write_text(params.read_text().replace("jinja2: 3.1.6", "jinja2: 3.1.5"))
     with pytest.raises(VersionMismatch, match=r"jinja2: expected 3\.1\.5, found 3\.1\.6"):
-        record_render.main(project, SLUG, 1)
+        record_render(project, 1)
 
 
 def test_absent_jinja2_is_named(project, tmp_path):
@@ -202,7 +207,7 @@ def test_absent_jinja2_is_named(project, tmp_path):
         "    return found(name)\n"
         "metadata.version = version\n"
     )
-    done = run(project, "record-render", SLUG, env={**os.environ, "PYTHONPATH": str(hide)})
+    done = run(project, "record", SLUG, "--table", "render", env={**os.environ, "PYTHONPATH": str(hide)})
     assert done.returncode == 2
     assert "jinja2: expected 3.1.6, found not installed" in done.stderr
     assert "make env" in done.stderr
@@ -215,7 +220,7 @@ def test_duplicate_case_name_stops_the_recorder(project):
     params = project / "params.yaml"
     params.write_text(params.read_text().replace("[handmade]", "[handmade, other]"))
     with pytest.raises(CorpusError, match="is used twice"):
-        record_render.main(project, SLUG, 1)
+        record_render(project, 1)
 
 
 def test_truncated_corpus_table_stops_the_recorder(project):
@@ -223,13 +228,14 @@ def test_truncated_corpus_table_stops_the_recorder(project):
     cases = project / "corpus/imported/handmade/cases.parquet"
     cases.write_bytes(cases.read_bytes()[:-100])
     with pytest.raises(TableError, match=r"cases\.parquet is no whole Parquet file"):
-        record_render.main(project, SLUG, 1)
+        record_render(project, 1)
 
 
 def test_full_disk_stops_the_recorder_and_leaves_nothing(project):
     """Writing beyond the limit of a file's size fails like a full disk: exit 2, no table, no partial file."""
     limited = f"import resource, runpy, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); \
-resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); sys.argv = ['bellwether', 'record-render', {SLUG!r}]; \
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); \
+sys.argv = ['bellwether', 'record', {SLUG!r}, '--table', 'render']; \
 runpy.run_module('bellwether', run_name='__main__')"
     done = subprocess.run([sys.executable, "-c", limited], cwd=project, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2
@@ -243,7 +249,7 @@ def test_worker_that_dies_is_reported(project, monkeypatch):
     monkeypatch.syspath_prepend(project)
     (project / "deadly.py").write_text("import os\n\ndef answer(checkpoint, cases):\n    os._exit(9)\n")
     with pytest.raises(OracleError, match="a recording process died"):
-        record(Recording(project, SLUG, ("render",), "deadly", "render"), 1)
+        record(Recording(project, SLUG, (Table("render", ("render",), "deadly"),)), 1)
     assert not (project / TABLE).exists()
 
 
@@ -275,7 +281,7 @@ if __name__ == "__main__":
             yield batch
             time.sleep(30)
     recording.stream_cases = slowly
-    cli(["record-render", {SLUG!r}, "--jobs", "2", "--root", sys.argv[1]])
+    cli(["record", {SLUG!r}, "--table", "render", "--jobs", "2", "--root", sys.argv[1]])
 """
 
 

@@ -272,7 +272,7 @@ def test_a_checkpoint_without_code_of_its_own_is_an_error(project: Path) -> None
     """Most checkpoints: the other recorders serve them."""
     with pytest.raises(OracleError, match="names no tokenizer class of the vendor's") as error:
         sandbox_record.main(project, "smollm2-135m-instruct")
-    assert "record-render" in error.value.next_step
+    assert "bellwether record" in error.value.next_step
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bellwether import record_parse, record_render, record_tokens, unpack
+from bellwether import record, unpack
 from bellwether.case import json_text
 from bellwether.chunk_plans import chunk_plans
 from bellwether.errors import BellwetherError, ParamsError, TableError
@@ -31,8 +31,7 @@ TOP = {
 def project(tmp_path_factory) -> Path:
     """qwen3-8b recorded on the hand-written corpus."""
     root = miniature(tmp_path_factory.mktemp("project"), [SLUG])
-    for stage in (record_render, record_parse, record_tokens):
-        stage.main(root, SLUG, 1)
+    record.main(root, SLUG, 1)
     return root
 
 
@@ -189,8 +188,7 @@ def test_tree_of_a_vendors_encoder(tmp_path):
     """DeepSeek V4's prompts are made by code: lines name it, and their provenance its files instead of a template."""
     (tmp_path / "project").mkdir()
     root = miniature(tmp_path / "project", ["deepseek-v4"])
-    for stage in (record_render, record_parse, record_tokens):
-        stage.main(root, "deepseek-v4", 1)
+    record.main(root, "deepseek-v4", 1)
     unpack.main(root, tmp_path / "tree")
     made = lines(tmp_path / "tree" / "deepseek-v4")
     sources = {(line["kind"], line["reference"]["source"]) for line in made}

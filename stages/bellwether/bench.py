@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tabulate import tabulate
 
-from bellwether import bench_cpu, inputs, record_parse, recording, unpack
+from bellwether import bench_cpu, inputs, record, recording, unpack
 from bellwether.corpora.store import count_cases, stream_cases
 from bellwether.layout import corpus_folder, inputs_folder, materials_table, reference_table
 from bellwether.progress import say
@@ -77,10 +77,7 @@ def _memory(one: Path, many: Path) -> list[list[str]]:
 
 def _size(project: Path) -> list[list[str]]:
     say("size")
-    record_parse.main(project, SLUG)
-    recording.record(
-        recording.Recording(project, SLUG, ("tokenize", "detokenize"), "bellwether.oracles.tokens", "tokens")
-    )
+    record.main(project, SLUG, tables=("parse", "tokens"))
     tables = [reference_table(project, SLUG, kind) for kind in ("render", "parse")]
     ours = sum(path.stat().st_size for path in tables)
     codec = pa.Codec("zstd", compression_level=9)
@@ -163,7 +160,7 @@ def _renamed(row: dict[str, Any], copy: int) -> dict[str, Any]:
 
 def _record_seconds(project: Path) -> float:
     """Return how long recording the render cases takes once the workers have loaded the checkpoint."""
-    what = recording.Recording(project, SLUG, ("render",), "bellwether.oracles.render", "render")
+    what = recording.Recording(project, SLUG, (record.TABLES["render"],))
     jobs = recording.default_jobs(count_cases(project, (CORPUS,), ("render",)))
     path = reference_table(project, SLUG, "render")
     with recording.workers(what, jobs) as pool:
@@ -171,15 +168,19 @@ def _record_seconds(project: Path) -> float:
             ready.result()
         begin = time.perf_counter()
         with TableWriter(path, REFERENCE) as table:
-            for _, batch in recording.in_order(pool, stream_cases(project, (CORPUS,), ("render",)), ahead=2 * jobs + 1):
+            for _, batch in recording.in_order(
+                pool, "render", stream_cases(project, (CORPUS,), ("render",)), ahead=2 * jobs + 1
+            ):
                 table.write(batch)
         seconds = time.perf_counter() - begin
-        path.with_name("provenance.json").write_text(json.dumps(pool.submit(recording.provenance).result()), "utf-8")
+        path.with_name("provenance.json").write_text(
+            json.dumps(pool.submit(recording.provenance, "render").result()), "utf-8"
+        )
     return seconds
 
 
 def _hold() -> None:
-    recording.provenance()
+    recording.provenance("render")
     time.sleep(3)  # long enough for every worker to take one
 
 
@@ -240,9 +241,7 @@ def _measure_encode(project: Path) -> dict[str, Any]:
 
 
 def _measure_record(project: Path) -> dict[str, Any]:
-    from bellwether import record_render
-
-    record_render.main(project, SLUG)
+    record.main(project, SLUG, tables=("render",))
     who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     return {"peaks": [resource.getrusage(one).ru_maxrss / 1000 for one in who]}
 

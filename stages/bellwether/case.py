@@ -36,7 +36,8 @@ class Origin:
     dataset: str
     """Short name of the dataset, e.g. `bfcl`."""
     source: str
-    """`pypi:name==version`, `github:owner/repo@sha`, `hf:datasets/owner/name@sha`, `handmade`, or `derived`."""
+    """`pypi:name==version`, `github:owner/repo@sha`, `hf:datasets/owner/name@sha`, `handmade`, `derived` or
+    `generated`."""
     file: str
     """Path of the file inside the source."""
     sha256: str

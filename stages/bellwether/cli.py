@@ -196,25 +196,29 @@ def second_references(root: Path) -> None:
     click.echo(f"second references: {stage.main(root)} templates laid out")
 
 
-def _recorder(name: str, module: str, help_text: str) -> None:
-    @cli.command(name, help=help_text)
-    @click.argument("slug")
-    @jobs_option
-    @root_option
-    def command(slug: str, jobs: int | None, root: Path) -> None:
-        import importlib
-
-        rows = importlib.import_module(f"bellwether.{module}").main(root, slug, jobs)
-        click.echo(f"{slug}: {rows:,} reference rows")
-
-
-_recorder(
-    "record-render", "record_render", "Record the prompt ids checkpoint SLUG's template gives for each render case."
+@cli.command()
+@click.argument("slug")
+@click.option(
+    "--table",
+    "tables",
+    type=click.Choice(["render", "parse", "tokens"]),
+    multiple=True,
+    help="Only this table; repeatable.  [default: all]",
 )
-_recorder(
-    "record-parse", "record_parse", "Record the outputs the round trip proves for each parse case of checkpoint SLUG."
-)
-_recorder("record-tokens", "record_tokens", "Record ids and streamed pieces for checkpoint SLUG's text cases.")
+@jobs_option
+@root_option
+def record(slug: str, tables: tuple[str, ...], jobs: int | None, root: Path) -> None:
+    """Record what checkpoint SLUG's own reference code makes of every case in scope.
+
+    \b
+    render   prompt ids of requests, by the chat template or the vendor's encoder
+    parse    outputs the round trip proves, with the message each stands for
+    tokens   ids of texts, and the pieces in which ids are streamed
+    """
+    from bellwether import record as stage
+
+    rows = stage.main(root, slug, jobs, tables or tuple(stage.TABLES))
+    click.echo(f"{slug}: reference rows " + ", ".join(f"{name} {count:,}" for name, count in rows.items()))
 
 
 @cli.command("sandbox-record")

@@ -1,7 +1,8 @@
-"""What all recorders share: a stream of cases through worker processes into one table, in order, whole or not at all.
+"""How cases are recorded: streamed through worker processes into tables, in order, whole or not at all.
 
-Each worker loads the checkpoint once and answers batches. Rendering holds Python's lock, so workers are processes.
-Batches come back in the order in which they went out, which makes the table independent of the number of workers.
+Each worker loads the checkpoint once, for all tables, and answers batches. Rendering holds Python's lock, so workers
+are processes. Batches come back in the order in which they went out, which makes a table independent of the number of
+workers.
 """
 
 from __future__ import annotations
@@ -38,16 +39,14 @@ Answer = Callable[[Any, Rows], Rows]
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class Table:
     """One table to record."""
 
-    root: Path
-    slug: str
+    name: str
+    """Folder of the table and its provenance, one of layout.RECORDED."""
     kinds: tuple[str, ...]
     oracle: str
     """Module whose `answer` gives the rows. A name, so that only workers import it, and transformers with it."""
-    recorded: str
-    """Folder of the table and its provenance, one of layout.RECORDED."""
 
     @property
     def needs_prompts(self) -> bool:
@@ -55,8 +54,19 @@ class Recording:
         return not {"render", "parse"}.isdisjoint(self.kinds)
 
 
-def record(recording: Recording, jobs: int | None = None) -> int:
-    """Record `reference.parquet`, and `provenance.json` beside it, and return the number of rows.
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Tables to record of one checkpoint, by workers that load it once."""
+
+    root: Path
+    slug: str
+    tables: tuple[Table, ...]
+
+
+def record(recording: Recording, jobs: int | None = None) -> dict[str, int]:
+    """Record `reference.parquet` of every table, and `provenance.json` beside it. Return table → number of rows.
+
+    Tables are written one after the other, each whole or not at all.
 
     Raises:
         OracleError: the checkpoint cannot be an oracle, a template does not end, or a worker died.
@@ -70,25 +80,29 @@ def record(recording: Recording, jobs: int | None = None) -> int:
             next_step=f"Record {group}; or list {recording.slug} in its place in params.yaml, then run "
             "`bellwether manifests`.",
         )
-    total = count_cases(recording.root, params.corpora, recording.kinds)
-    progress = Progress(f"{recording.slug} {'+'.join(recording.kinds)}", total)
-    batches = stream_cases(recording.root, params.corpora, recording.kinds)
-    jobs = jobs or default_jobs(total)
-    path = reference_table(recording.root, recording.slug, recording.recorded)
+    totals = {table: count_cases(recording.root, params.corpora, table.kinds) for table in recording.tables}
+    jobs = jobs or default_jobs(max(totals.values()))
+    rows = {}
     try:
-        with workers(recording, jobs) as pool, TableWriter(path, REFERENCE) as table:
-            for cases, batch in in_order(pool, batches, ahead=2 * jobs + 1):
-                table.write(batch)
-                progress.advance(cases)
-            text = json.dumps(pool.submit(provenance).result(), indent=2, ensure_ascii=False) + "\n"
-            write_whole(path.with_name("provenance.json"), text)
+        with workers(recording, jobs) as pool:
+            for table, total in totals.items():
+                batches = stream_cases(recording.root, params.corpora, table.kinds)
+                path = reference_table(recording.root, recording.slug, table.name)
+                progress = Progress(f"{recording.slug} {'+'.join(table.kinds)}", total)
+                with TableWriter(path, REFERENCE) as writer:
+                    for cases, batch in in_order(pool, table.name, batches, ahead=2 * jobs + 1):
+                        writer.write(batch)
+                        progress.advance(cases)
+                    text = json.dumps(pool.submit(provenance, table.name).result(), indent=2, ensure_ascii=False)
+                    write_whole(path.with_name("provenance.json"), text + "\n")
+                progress.finish()
+                rows[table.name] = writer.rows
     except BrokenProcessPool:
         raise OracleError(
             "a recording process died: out of memory, or stuck in a template where Python cannot stop it",
-            next_step="Look at the system log and at the template, and run again; nothing was written.",
+            next_step="Look at the system log and at the template, and run again; that table was not written.",
         ) from None
-    progress.finish()
-    return table.rows
+    return rows
 
 
 def default_jobs(cases: int) -> int:
@@ -135,11 +149,11 @@ def workers(recording: Recording, jobs: int) -> _Pool:
     return _Pool(jobs, multiprocessing.get_context("spawn"), _start, (recording,))
 
 
-def in_order(pool: Executor, batches: Iterable[Rows], ahead: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield number of cases and answer of every batch in order, keeping at most `ahead` batches in flight."""
+def in_order(pool: Executor, table: str, batches: Iterable[Rows], ahead: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield number of cases and answer of each batch of `table` in order, keeping at most `ahead` batches in flight."""
     flying: deque[tuple[int, Future[pa.RecordBatch]]] = deque()
     for batch in batches:
-        flying.append((len(batch), pool.submit(_answer, batch)))
+        flying.append((len(batch), pool.submit(_answer, table, batch)))
         if len(flying) >= ahead:
             cases, answer = flying.popleft()
             yield cases, answer.result()
@@ -149,13 +163,14 @@ def in_order(pool: Executor, batches: Iterable[Rows], ahead: int) -> Iterator[tu
 
 # ── inside a worker ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-_worker: tuple[Any, Answer] | None = None
+_worker: dict[str, tuple[Any, Answer]] = {}
+"""Table → the checkpoint as its oracle needs it, and the oracle."""
 _failure: Exception | None = None
 
 
 def _start(recording: Recording) -> None:
     """Load the checkpoint. A failure is kept for the first batch, which can report it; an initializer cannot."""
-    global _worker, _failure
+    global _failure
     threading.Thread(target=_die_with_parent, daemon=True).start()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one worker per core already
     from bellwether.oracles import checkpoint, limits
@@ -164,14 +179,17 @@ def _start(recording: Recording) -> None:
     try:
         params = read_params(recording.root)
         manifest = read_manifest(recording.root, recording.slug)
-        loaded = checkpoint.load(manifest, params, inputs_folder(recording.root, recording.slug))
-        if recording.needs_prompts:
+        alone = checkpoint.load(manifest, params, inputs_folder(recording.root, recording.slug))
+        with_prompts = alone
+        if any(table.needs_prompts for table in recording.tables):
             from bellwether.oracles.sources import with_sources
 
             sources = contextlib.ExitStack()
-            loaded = sources.enter_context(with_sources(loaded, recording.root))
+            with_prompts = sources.enter_context(with_sources(alone, recording.root))
             multiprocessing.util.Finalize(None, sources.close, exitpriority=0)
-        _worker = loaded, importlib.import_module(recording.oracle).answer
+        for table in recording.tables:
+            answer = importlib.import_module(table.oracle).answer
+            _worker[table.name] = with_prompts if table.needs_prompts else alone, answer
     except Exception as error:
         _failure = error
 
@@ -181,17 +199,17 @@ def _die_with_parent() -> None:
     os._exit(1)
 
 
-def _loaded() -> tuple[Any, Answer]:
+def _loaded(table: str) -> tuple[Any, Answer]:
     if _failure is not None:
         raise _failure
-    return _worker
+    return _worker[table]
 
 
-def _answer(cases: Rows) -> pa.RecordBatch:
-    checkpoint, answer = _loaded()
+def _answer(table: str, cases: Rows) -> pa.RecordBatch:
+    checkpoint, answer = _loaded(table)
     return record_batch(answer(checkpoint, cases), REFERENCE)
 
 
-def provenance() -> dict[str, Any]:
-    """Return the provenance of the checkpoint this worker has loaded. Raises what loading raised."""
-    return _loaded()[0].provenance
+def provenance(table: str) -> dict[str, Any]:
+    """Return the provenance of the checkpoint this worker has loaded for `table`. Raises what loading raised."""
+    return _loaded(table)[0].provenance

@@ -1,7 +1,7 @@
 """Command `sandbox-record`: references of a checkpoint whose tokenizer is the vendor's own Python code.
 
 Elsewhere such a checkpoint is refused, because loading it runs code of a stranger. Here the class its
-tokenizer_config.json names is loaded inside the sandbox, and the rows are those `record-render` and `record-tokens`
+tokenizer_config.json names is loaded inside the sandbox, and the rows are those `record`
 write. There is one process: such tokenizers are few, and what counts is that they are confined.
 """
 

@@ -85,7 +85,7 @@ def vendor_class(manifest: Manifest, folder: Path) -> tuple[str, str]:
     if match is None:
         raise OracleError(
             f"tokenizer_config.json of {manifest.slug} names no tokenizer class of the vendor's",
-            next_step="Record it with record-render and record-tokens.",
+            next_step="Record it with `bellwether record`.",
         )
     if f"{match[1]}.py" not in manifest.inputs:
         raise OracleError(
