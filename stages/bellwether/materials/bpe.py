@@ -11,6 +11,8 @@ import binascii
 import struct
 from collections.abc import Iterable, Sequence
 
+from bellwether.materials.varint import read_varint
+
 CL100K = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
     r"|\s+(?!\S)|\s+"
@@ -62,8 +64,8 @@ def unpack_ranks(binary: bytes, count: int) -> bytes:
     lines = []
     try:
         for _ in range(count):
-            rank, place = _varint(binary, place)
-            length, place = _varint(binary, place)
+            rank, place = read_varint(binary, place)
+            length, place = read_varint(binary, place)
             token = binary[place : place + length]
             if len(token) < length:
                 raise IndexError  # a slice past the end is short, and says nothing
@@ -72,17 +74,6 @@ def unpack_ranks(binary: bytes, count: int) -> bytes:
     except IndexError:
         raise ValueError(f"the packed vocabulary ends after {len(lines):,} of {count:,} entries") from None
     return b"".join(lines)
-
-
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[place]
-        place += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, place
-        shift += 7
 
 
 def read_ranks(tiktoken: bytes) -> dict[bytes, int]:

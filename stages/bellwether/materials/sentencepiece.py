@@ -10,6 +10,7 @@ import struct
 from dataclasses import dataclass
 
 from bellwether.materials.bpe import added_token
+from bellwether.materials.varint import read_varint
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
 """Types of a piece."""
@@ -45,16 +46,16 @@ def _fields(message: bytes) -> list[tuple[int, int | bytes]]:
     fields, place = [], 0
     try:
         while place < len(message):
-            key, place = _varint(message, place)
+            key, place = read_varint(message, place)
             number, wire = key >> 3, key & 7
             if wire == 0:
-                value, place = _varint(message, place)
+                value, place = read_varint(message, place)
             else:
                 size = {1: 8, 5: 4}.get(wire)
                 if size is None:
                     if wire != 2:
                         raise ValueError(f"no SentencePiece model: wire type {wire}")
-                    size, place = _varint(message, place)
+                    size, place = read_varint(message, place)
                 value = message[place : place + size]
                 place += size
             fields.append((number, value))
@@ -63,17 +64,6 @@ def _fields(message: bytes) -> list[tuple[int, int | bytes]]:
     if place > len(message):
         raise ValueError("the SentencePiece model ends early")
     return fields
-
-
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[place]
-        place += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, place
-        shift += 7
 
 
 def merges(pieces: list[Piece]) -> list[tuple[str, str]]:

@@ -9,14 +9,10 @@ checkpoints: SGLang has them in its documentation only.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
 
 from bellwether.errors import RegistryError
 from bellwether.registries import syntax
-from bellwether.registries.values import Architecture, Entry
-
-Files = Mapping[str, str]
-"""Path in the package → text."""
+from bellwether.registries.values import Architecture, Entry, Files, text_of
 
 PARTS = {
     "tool": (
@@ -50,10 +46,10 @@ def parts(files: Files) -> list[Entry]:
     """
     found = []
     for kind, (path, cls, variable, names_path, names_variable) in PARTS.items():
-        tree = syntax.module(_text(files, path), path)
+        tree = syntax.module(text_of(files, path), path)
         where = f"{path}: {cls}.{variable}"
         entries = syntax.entries(syntax.assigned(syntax.class_body(tree, cls, path), variable, where), where)
-        names_tree = syntax.module(_text(files, names_path), names_path)
+        names_tree = syntax.module(text_of(files, names_path), names_path)
         names = syntax.texts(syntax.assigned(names_tree.body, names_variable, names_path), names_path)
         if odd := sorted(set(names) ^ {name for name, _ in entries}):
             raise RegistryError(
@@ -86,13 +82,7 @@ def architectures(files: Files) -> list[Architecture]:
 
 def commit(files: Files) -> str | None:
     """Return the commit the archive was built from. Raises RegistryError when it has no place for one."""
-    return syntax.commit(_text(files, VERSION), VERSION)
-
-
-def _text(files: Files, path: str) -> str:
-    if path not in files:
-        raise RegistryError(f"{path} is not among the registry files", next_step="Add it to fixtures/registries.toml.")
-    return files[path]
+    return syntax.commit(text_of(files, VERSION), VERSION)
 
 
 def _announced(text: str, path: str) -> list[str]:

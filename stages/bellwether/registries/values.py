@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from bellwether.errors import RegistryError
 
 KINDS = ("tool", "reasoning", "renderer", "tokenizer")
 """The kinds of parts an engine registers by name."""
+
+
+Files = Mapping[str, str]
+"""Path inside the package → text, as `sources.read_files` gives them."""
+
+
+def text_of(files: Files, path: str) -> str:
+    """Return the text of one registry file. Raises RegistryError when it is not among them."""
+    if path not in files:
+        raise RegistryError(f"{path} is not among the registry files", next_step="Add it to fixtures/registries.toml.")
+    return files[path]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,7 @@ from collections.abc import Iterator, Mapping
 
 from bellwether.errors import RegistryError
 from bellwether.registries import syntax
-from bellwether.registries.values import Architecture, Entry, Named
-
-Files = Mapping[str, str]
-"""Path in the package → text."""
+from bellwether.registries.values import Architecture, Entry, Files, Named, text_of
 
 PARTS = {
     "tool": ("vllm/tool_parsers/__init__.py", "_TOOL_PARSERS_TO_REGISTER", "vllm.tool_parsers"),
@@ -90,7 +87,7 @@ def parts(files: Files) -> list[Entry]:
     """
     found = []
     for kind, (path, variable, package) in PARTS.items():
-        node = syntax.assigned(syntax.module(_text(files, path), path).body, variable, path)
+        node = syntax.assigned(syntax.module(text_of(files, path), path).body, variable, path)
         for name, value in syntax.entries(node, f"{path}: {variable}"):
             module, cls = syntax.pair(value, f"{path}: {variable}[{name!r}]")
             found.append(Entry(kind, name, f"{package}.{module}", cls))
@@ -135,7 +132,7 @@ def documented(files: Files) -> list[Architecture]:
         RegistryError: a section has no table, or a row has no architecture.
     """
     found, seen = [], set()
-    for section, row in _rows(_text(files, DOCUMENTED)):
+    for section, row in _rows(text_of(files, DOCUMENTED)):
         seen.add(section)
         names = _CODE.findall(row["Architecture"])
         if not names:
@@ -151,20 +148,14 @@ def documented(files: Files) -> list[Architecture]:
 
 def commit(files: Files) -> str | None:
     """Return the commit the archive was built from. Raises RegistryError when it has no place for one."""
-    return syntax.commit(_text(files, VERSION), VERSION)
-
-
-def _text(files: Files, path: str) -> str:
-    if path not in files:
-        raise RegistryError(f"{path} is not among the registry files", next_step="Add it to fixtures/registries.toml.")
-    return files[path]
+    return syntax.commit(text_of(files, VERSION), VERSION)
 
 
 def _tables(
     files: Files, path: str, joined: str, sections: Mapping[str, str], unread: frozenset[str] = frozenset()
 ) -> dict[str, list[tuple[str, ast.expr]]]:
     """Return variable → entries for `sections`, after checking that `joined` spreads them, `unread` and no others."""
-    body = syntax.module(_text(files, path), path).body
+    body = syntax.module(text_of(files, path), path).body
     whole = syntax.assigned(body, joined, path)
     spread = syntax.spread(whole, f"{path}: {joined}")
     if odd := sorted(set(spread) ^ set(sections) ^ unread):
