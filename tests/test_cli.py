@@ -19,7 +19,6 @@ from click.testing import CliRunner, Result
 
 from bellwether import errors, import_corpus
 from bellwether.cli import cli
-from bellwether.layout import RECORDED
 from bellwether.progress import Progress, say
 
 PARAMS = """
@@ -328,21 +327,26 @@ def test_signal_ends_a_running_command_in_order(project: Path, tmp_path: Path):
 # ── what commands say ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("recorded", RECORDED)
-@pytest.mark.parametrize("jobs", [None, 3])
-def test_recorders_say_how_many_rows(recorded: str, jobs: int | None, project: Path, monkeypatch: pytest.MonkeyPatch):
-    """Slug and jobs reach the stage; the number of rows is printed."""
+@pytest.mark.parametrize(
+    ("options", "jobs", "tables"),
+    [
+        ([], None, ("render", "parse", "tokens")),
+        (["--jobs", "3"], 3, ("render", "parse", "tokens")),
+        (["--table", "tokens", "--table", "render"], None, ("tokens", "render")),
+    ],
+)
+def test_recorder_says_how_many_rows(options, jobs, tables, project: Path, monkeypatch: pytest.MonkeyPatch):
+    """Slug, jobs and tables reach the stage; without a choice all tables; the rows of each are printed."""
     asked = []
 
-    def stage(root: Path, slug: str, jobs: int | None) -> int:
-        asked.append((root, slug, jobs))
-        return 12345
+    def stage(root: Path, slug: str, jobs: int | None, tables: tuple[str, ...]) -> dict[str, int]:
+        asked.append((root, slug, jobs, tables))
+        return {"tokens": 56, "render": 12345}
 
-    monkeypatch.setattr(f"bellwether.record_{recorded}.main", stage)
-    options = [] if jobs is None else ["--jobs", str(jobs)]
-    run = bellwether(f"record-{recorded}", "alpha", *options, "--root", str(project))
-    assert (run.exit_code, run.stdout) == (0, "alpha: 12,345 reference rows\n")
-    assert asked == [(project, "alpha", jobs)]
+    monkeypatch.setattr("bellwether.record.main", stage)
+    run = bellwether("record", "alpha", *options, "--root", str(project))
+    assert (run.exit_code, run.stdout) == (0, "alpha: reference rows tokens 56, render 12,345\n")
+    assert asked == [(project, "alpha", jobs, tables)]
 
 
 def test_cache_says_where_and_how_much(own_cache: Path):

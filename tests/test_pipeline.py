@@ -42,6 +42,7 @@ def project(tmp_path_factory) -> Path:
     for name in ("stages", "queries"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "reports", "*.egg-info"))
     shutil.copytree(ROOT / "stages/bellwether/reports", root / "stages/bellwether/reports", dirs_exist_ok=True)
+    shutil.copytree(ROOT / "corpus" / "patterns", root / "corpus" / "patterns")
     shutil.copy(ROOT / ".dvcignore", root)
     graph = yaml.safe_load((ROOT / "dvc.yaml").read_text("utf-8"))
     _shrink(graph["stages"])
@@ -53,14 +54,12 @@ def project(tmp_path_factory) -> Path:
 
 
 def _shrink(stages: dict) -> None:
-    """Take out what is not in the miniature: the other corpus, the other checkpoints."""
+    """Take out what is not in the miniature: the other checkpoints."""
+    kept = (*SLUGS, "second-references", "second-references.toml")
     for stage in stages.values():
         body = stage.get("do", stage)
         body["deps"] = [
-            dep
-            for dep in body["deps"]
-            if dep != "corpus/imported/bfcl"
-            and (not dep.startswith("fixtures/") or "$" in dep or dep.split("/")[1] in (*SLUGS, "packages.toml"))
+            dep for dep in body["deps"] if not dep.startswith("fixtures/") or "$" in dep or dep.split("/")[1] in kept
         ]
 
 
@@ -82,7 +81,8 @@ def test_recording_again_gives_the_same_lock(project):
 
 
 def test_changed_pin_makes_exactly_its_checkpoint_stale_and_recording_refuses(project, tmp_path):
-    """One sha256 of one manifest: both stages of that checkpoint are stale, and none of them records anything."""
+    """One sha256 of one manifest: both stages of that checkpoint are stale, and the report, which lists pins; nothing is
+    recorded."""
     root = tmp_path / "copy"
     shutil.copytree(project, root, symlinks=True)
     manifest = root / "fixtures" / SLUGS[0] / "manifest.toml"
@@ -91,7 +91,7 @@ def test_changed_pin_makes_exactly_its_checkpoint_stale_and_recording_refuses(pr
     manifest.write_text(text.replace(pin, "0" * 64), "utf-8")
 
     stale = json.loads(dvc(root, "status", "--json").stdout)
-    assert set(stale) == {f"{stage}@{SLUGS[0]}" for stage in STAGES}
+    assert set(stale) == {f"{stage}@{SLUGS[0]}" for stage in STAGES} | {"report"}
 
     done = subprocess.run(
         [sys.executable, "-m", "bellwether", "record", SLUGS[0]], cwd=root, capture_output=True, text=True

@@ -61,6 +61,13 @@ def test_prompts_are_those_of_the_plain_call(database, params, slug):
         assert (theirs is None) == (outcome == "rejected"), case_id
 
 
+PROVE_NOTHING = {
+    "qwq-32b",  # the generation prompt ends in <think>, which no turn of a history has
+    "deepseek-r1",  # the same, and the template joins arguments as text, which vLLM hands over as objects
+    "mistral-7b-instruct-v0.3",  # ids wanted of calls; and a text alone begins with a space that decoding takes off
+}
+
+
 @pytest.mark.parametrize("slug", read_params(ROOT).checkpoints)
 def test_outputs_are_what_the_template_writes_for_the_message(database, slug):
     """Prompt, output and stop token are the beginning of the template's own render of history and message."""
@@ -75,7 +82,7 @@ def test_outputs_are_what_the_template_writes_for_the_message(database, slug):
         [slug],
     ).fetchall()
     sample = [row for row in rows if drawn(row[0]) or "/common/" in row[0]]
-    assert sample
+    assert bool(sample) == (slug not in PROVE_NOTHING)
     for case_id, request, message, prompt, output, stop_id, found_by in sample:
         body, turn = json.loads(request), {"role": "assistant", **json.loads(message)}
         for call in turn.get("tool_calls", ()):
