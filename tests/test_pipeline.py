@@ -81,7 +81,7 @@ def test_recording_again_gives_the_same_lock(project):
 
 
 def test_changed_pin_makes_exactly_its_checkpoint_stale_and_recording_refuses(project, tmp_path):
-    """One sha256 of one manifest: both stages of that checkpoint are stale, and the report, which lists pins; nothing is
+    """One sha256 of one manifest: both stages of that checkpoint are stale, and the report of pins; nothing is
     recorded."""
     root = tmp_path / "copy"
     shutil.copytree(project, root, symlinks=True)
