@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from bellwether.case import Case, LeftOut, Repeat
 from bellwether.corpora import glaive
 from bellwether.corpora.glaive import FILES, cases, corpus
+from local_hub import LocalHub, closed_port, environment
 
 LEAD_IN = "SYSTEM: You are a helpful assistant with access to the following functions. Use them if required -\n"
 FUNCTION = {"name": "get_rate", "description": "Rate", "parameters": {"type": "object", "properties": {}}}
@@ -119,3 +123,30 @@ def test_corpus_is_cut_into_sets_after_repeats_are_dropped(given, monkeypatch):
     assert sum(isinstance(item, Repeat) for item in items) == 4
     kept = Counter((item.set, item.kind) for item in items if isinstance(item, Case))
     assert kept == {(f"glaive-v2-0{n}", kind): m for n, m in ((0, 3), (1, 2)) for kind in ("render", "parse")}
+
+
+def test_dataset_of_the_hub_is_pinned_imported_and_checked(tmp_path: Path, root: Path):
+    """From a hub, at the pinned revision; afterwards the stored tables are checked without one."""
+    checkout = tmp_path / "checkout"
+    (checkout / "fixtures").mkdir(parents=True)
+    (checkout / "corpus" / "glaive").mkdir(parents=True)
+    for name in ("source.toml", "LICENSE"):
+        (checkout / "corpus" / "glaive" / name).write_bytes((root / "corpus" / "glaive" / name).read_bytes())
+
+    def run(endpoint: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "bellwether", "import", "glaive", *arguments, "--root", str(checkout)],
+            env=environment(endpoint, tmp_path / "home"),
+            capture_output=True,
+            text=True,
+        )
+
+    data = json.dumps([{"system": SYSTEM, "chat": CHAT}, {"system": SYSTEM, "chat": CHAT}]).encode()
+    where = ("datasets/glaiveai/glaive-function-calling-v2", "e7f4b6456019f5d8bcb991ef0dd67d8ff23221ac", FILES[0])
+    with LocalHub({where: data}) as hub:
+        assert run(hub.url).returncode == 2  # nothing is pinned yet
+        assert run(hub.url, "--pin").returncode == 0
+        done = run(hub.url)
+    assert (done.returncode, done.stdout) == (0, "glaive: 4 cases, 2 requests, 1 origins, 4 repeats, 0 left out\n")
+    checked = run(closed_port(), "--check")
+    assert (checked.returncode, checked.stderr) == (0, "")
