@@ -6,8 +6,6 @@ pyarrow is pinned because its version stands in the footer.
 
 from __future__ import annotations
 
-import hashlib
-import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -23,7 +21,7 @@ from bellwether.errors import TableError
 from bellwether.whole import whole_file
 
 T = TypeVar("T")
-SCHEMA_VERSION = "2"
+SCHEMA_VERSION = "3"
 GROUP_ROWS = 8192
 GROUP_BYTES = 32 << 20
 """A row group closes at this many rows, or at this many bytes of Arrow data, whichever comes first."""
@@ -125,19 +123,55 @@ REFERENCE = _schema(
         "reads_clock", FLAG, "whether the prompt differs between the two dates of params.yaml; null without a prompt"
     ),
     _field("prompt_text", TEXT, "what the template renders"),
+    _field("prompt_text_sha256", DIGEST, "sha256 of prompt_text in UTF-8"),
     _field("prompt_ids", IDS, "token ids of prompt_text"),
     _field("prompt_sha256", DIGEST, "sha256 of prompt_ids as little-endian u32"),
     _field("output_text", TEXT, "parse: the turn up to the end of turn; detokenize: the text"),
+    _field("output_text_sha256", DIGEST, "sha256 of output_text in UTF-8"),
     _field("output_ids", IDS, "tokenize, parse, detokenize: ids of the text, in isolation"),
     _field("output_sha256", DIGEST, "sha256 of output_ids as little-endian u32"),
     _field("piece_ends", IDS, "one per output id: end of its streamed piece in output_text, in characters"),
+    _field("pieces_sha256", DIGEST, "sha256 of the pieces in canonical JSON"),
     _field("content", TEXT, "parse: content of the message"),
     _field("reasoning_content", TEXT, "parse: reasoning_content of the message"),
     _field("tool_calls", TOOL_CALLS, "parse: calls in order; arguments is the JSON text of the corpus"),
     _field("message_sha256", DIGEST, "sha256 of the message in canonical JSON; empty and null text are the same"),
+    _field("message_value_sha256", DIGEST, "the same with arguments as values: spelling and key order do not count"),
     _field("finish_reason", TEXT, "parse: tool_calls when the message has calls, else stop"),
     _field("stop_id", NUMBER, "parse: the id that ends the turn; it is not in output_ids"),
     _field("stop_found_by", TEXT, "parse: turn, or next-message when only the following message writes it"),
+)
+
+# An engine's answers. Of the chunk plans a parse case is streamed by, those whose message equals one-shot's are counted
+# and not stored. A case that was not asked has no row; a failed measurement has one, and it is never evidence.
+WITNESS = _schema(
+    _field("checkpoint", TEXT, "slug of the checkpoint group"),
+    _field("case_id", TEXT, "key into cases"),
+    _field("kind", TEXT, "render, parse, tokenize or detokenize"),
+    _field("engine", TEXT, "whose answer this is"),
+    _field("engine_version", TEXT, "its release"),
+    _field("mode", TEXT, "one-shot; or the chunk plan whose message differs from one-shot's, or could not be measured"),
+    _field("outcome", TEXT, "result, refused or measurement_failed"),
+    _field("reason_code", TEXT, "refused: the engine's own code; measurement_failed: what went wrong"),
+    _field("reason", TEXT, "the engine's own words, or what was seen"),
+    _field("prompt_text", TEXT, "render: the prompt, where the engine gives a text"),
+    _field("prompt_text_sha256", DIGEST, "sha256 of prompt_text in UTF-8"),
+    _field("prompt_ids", IDS, "render: the prompt, where the engine gives token ids"),
+    _field("prompt_sha256", DIGEST, "sha256 of prompt_ids as little-endian u32"),
+    _field("output_text", TEXT, "detokenize: the text"),
+    _field("output_text_sha256", DIGEST, "sha256 of output_text in UTF-8"),
+    _field("output_ids", IDS, "tokenize: the ids the engine gives"),
+    _field("output_sha256", DIGEST, "tokenize: of output_ids; parse, detokenize: of the ids the engine was given"),
+    _field("piece_ends", IDS, "detokenize: one per id: end of its streamed piece in output_text, in characters"),
+    _field("pieces_sha256", DIGEST, "sha256 of the pieces in canonical JSON"),
+    _field("content", TEXT, "parse: content of the message"),
+    _field("reasoning_content", TEXT, "parse: reasoning_content of the message"),
+    _field("tool_calls", TOOL_CALLS, "parse: calls in order; arguments is the JSON text the engine gives"),
+    _field("message_sha256", DIGEST, "sha256 of the message in canonical JSON; empty and null text are the same"),
+    _field("message_value_sha256", DIGEST, "the same with arguments as values: spelling and key order do not count"),
+    _field("plans", NUMBER, "parse, one-shot: chunk plans the output was streamed by"),
+    _field("plans_equal", NUMBER, "parse, one-shot: plans that gave one-shot's message, byte for byte"),
+    _field("plans_failed", NUMBER, "parse, one-shot: plans that could not be measured"),
 )
 
 PER_CORPUS = {
@@ -153,18 +187,8 @@ PER_CORPUS = {
 DICTIONARY = [
     *("checkpoint", "corpus", "kind", "set", "origin_id", "source", "outcome", "reason_class", "reason_code"),
     *("encoder", "normalisation", "content_format", "finish_reason", "stop_found_by", "proof", "model", "revision"),
-    "license",
+    *("license", "engine", "engine_version", "mode"),
 ]
-
-
-def ids_sha256(ids: Sequence[int]) -> bytes:
-    """Return the sha256 of token ids as little-endian u32: equality of id lists without reading them."""
-    packed = array("I", ids)
-    if packed.itemsize != 4:
-        raise TableError("this platform's unsigned int is not 32 bits", next_step="Report the platform.")
-    if sys.byteorder == "big":
-        packed.byteswap()
-    return hashlib.sha256(packed.tobytes()).digest()
 
 
 def record_batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
+from bellwether.digests import ids_sha256, message_sha256, message_value_sha256, pieces_sha256, text_sha256
 from bellwether.oracles.refusals import Refusal
-from bellwether.tables import ids_sha256
 
 Row = dict[str, Any]
 BOTH = "both"
@@ -27,12 +26,29 @@ def refused(refusal: Refusal) -> Row:
 
 def prompt(text: str, ids: Sequence[int]) -> Row:
     """Return the columns of a prompt."""
-    return {"prompt_text": text, "prompt_ids": ids, "prompt_sha256": ids_sha256(ids)}
+    return {
+        "prompt_text": text,
+        "prompt_text_sha256": text_sha256(text),
+        "prompt_ids": ids,
+        "prompt_sha256": ids_sha256(ids),
+    }
 
 
 def output(text: str | None, ids: Sequence[int], piece_ends: Sequence[int] | None = None) -> Row:
     """Return the columns of output ids and their text."""
-    return {"output_text": text, "output_ids": ids, "output_sha256": ids_sha256(ids), "piece_ends": piece_ends}
+    return {
+        "output_text": text,
+        "output_text_sha256": None if text is None else text_sha256(text),
+        "output_ids": ids,
+        "output_sha256": ids_sha256(ids),
+        "piece_ends": piece_ends,
+        "pieces_sha256": None if text is None or piece_ends is None else pieces_sha256(pieces(text, piece_ends)),
+    }
+
+
+def pieces(text: str, ends: Sequence[int]) -> list[str]:
+    """Return the streamed pieces of `text`, given where each of them ends."""
+    return [text[start:end] for start, end in pairwise((0, *ends))]
 
 
 def message(value: Mapping[str, Any]) -> Row:
@@ -47,19 +63,8 @@ def message(value: Mapping[str, Any]) -> Row:
         "reasoning_content": reasoning,
         "tool_calls": calls or None,
         "message_sha256": message_sha256(content, reasoning, calls),
+        "message_value_sha256": message_value_sha256(content, reasoning, calls),
     }
-
-
-def message_sha256(
-    content: str | None, reasoning_content: str | None, tool_calls: Sequence[Mapping[str, str]]
-) -> bytes:
-    """Return the digest under which two messages are equal: same texts (empty and null alike), same calls in order."""
-    canonical = {
-        "content": content or "",
-        "reasoning_content": reasoning_content or "",
-        "tool_calls": [[call["name"], call["arguments"]] for call in tool_calls],
-    }
-    return hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).digest()
 
 
 def distinct(answers: Mapping[str, Row]) -> list[Row]:

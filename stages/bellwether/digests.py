@@ -1,0 +1,95 @@
+"""Digests that carry equality: two things are equal exactly when their digests are, and no query decodes a list.
+
+All are sha256, 32 bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from array import array
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from bellwether.errors import TableError
+
+
+def ids_sha256(ids: Sequence[int]) -> bytes:
+    """Return the digest of token ids: of their bytes as little-endian u32."""
+    packed = array("I", ids)
+    if packed.itemsize != 4:
+        raise TableError("this platform's unsigned int is not 32 bits", next_step="Report the platform.")
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return hashlib.sha256(packed.tobytes()).digest()
+
+
+def text_sha256(text: str) -> bytes:
+    """Return the digest of a text: of its bytes in UTF-8. Lone surrogates count as they are."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def pieces_sha256(pieces: Sequence[str]) -> bytes:
+    """Return the digest of streamed pieces, in order, empty ones included."""
+    return _of_json(list(pieces))
+
+
+def message_sha256(
+    content: str | None, reasoning_content: str | None, tool_calls: Sequence[Mapping[str, str]]
+) -> bytes:
+    """Return the digest under which two messages are equal: same texts (empty and null alike), same calls in order."""
+    return _of_json(_message(content, reasoning_content, [[call["name"], call["arguments"]] for call in tool_calls]))
+
+
+def message_value_sha256(
+    content: str | None, reasoning_content: str | None, tool_calls: Sequence[Mapping[str, str]]
+) -> bytes:
+    """Return the digest under which two messages mean the same: as `message_sha256`, arguments compared as values.
+
+    Key order, white space, escapes and the spelling of a number (`1e2`, `100.0`) do not count; a number's exact value
+    does. Of a repeated key the last counts. Arguments that are no JSON count as the text they are.
+    """
+    calls = [[call["name"], _value(call["arguments"])] for call in tool_calls]
+    return _of_json(_message(content, reasoning_content, calls))
+
+
+def _message(content: str | None, reasoning_content: str | None, calls: list[list[Any]]) -> dict[str, Any]:
+    return {"content": content or "", "reasoning_content": reasoning_content or "", "tool_calls": calls}
+
+
+def _of_json(value: Any) -> bytes:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).digest()
+
+
+class _Number(str):
+    """The exact value of a JSON number, spelt in one way."""
+
+
+def _value(arguments: str) -> list[Any]:
+    try:
+        return ["value", _canonical(json.loads(arguments, parse_int=_number, parse_float=_number))]
+    except (ValueError, InvalidOperation, RecursionError):
+        return ["text", arguments]
+
+
+def _number(spelling: str) -> _Number:
+    sign, digits, exponent = Decimal(spelling).as_tuple()
+    significant = "".join(map(str, digits)).lstrip("0")
+    short = significant.rstrip("0")
+    if not short:
+        return _Number("0")
+    return _Number(f"{'-' * sign}{short}e{exponent + len(significant) - len(short)}")
+
+
+def _canonical(value: Any) -> Any:
+    """Return `value` with numbers that no string can be taken for; a flag is no number."""
+    match value:
+        case _Number():
+            return {"number": str(value)}
+        case dict():
+            return {"object": {key: _canonical(member) for key, member in value.items()}}
+        case list():
+            return [_canonical(member) for member in value]
+    return value
