@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import resource
 import shutil
-import struct
 import subprocess
 import sys
 import textwrap
@@ -28,13 +26,13 @@ from bellwether.tables import (
     REFERENCE,
     REPEATS,
     REQUESTS,
+    WITNESS,
     TableWriter,
     check,
-    ids_sha256,
     record_batch,
 )
 
-SCHEMAS = {**PER_CORPUS, "materials": MATERIALS, "reference": REFERENCE}
+SCHEMAS = {**PER_CORPUS, "materials": MATERIALS, "reference": REFERENCE, "witness": WITNESS}
 token_ids = st.lists(st.integers(0, 2**31 - 1), max_size=20)
 
 
@@ -76,28 +74,6 @@ def test_id_beyond_31_bits_is_refused(ids):
         record_batch([{"ids": [1]}, {"ids": ids}], IDS_AND_TEXT)
 
 
-# ── what a digest of ids says ────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_ids_digest_is_of_little_endian_u32():
-    """[1, 258] is 01 00 00 00 02 01 00 00; no ids at all are the empty string."""
-    assert ids_sha256([1, 258]) == hashlib.sha256(bytes.fromhex("0100000002010000")).digest()
-    assert ids_sha256([]).hex() == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-
-
-@given(token_ids, token_ids)
-def test_digests_are_equal_exactly_when_ids_are(one: list[int], other: list[int]):
-    """Two lists of ids share a digest only when they are the same list; lists and tuples count alike."""
-    assert (ids_sha256(one) == ids_sha256(other)) == (one == other)
-    assert ids_sha256(tuple(one)) == ids_sha256(list(one))
-
-
-@given(token_ids)
-def test_ids_digest_follows_its_definition(ids: list[int]):
-    """The digest is the sha256 of the packed ids, whatever machine computes it."""
-    assert ids_sha256(ids) == hashlib.sha256(struct.pack(f"<{len(ids)}I", *ids)).digest()
-
-
 # ── schemas ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -105,7 +81,7 @@ def test_ids_digest_follows_its_definition(ids: list[int]):
 def test_every_column_is_described(name: str):
     """A reader of the Parquet file alone finds the schema version, and what each column holds."""
     schema = SCHEMAS[name]
-    assert schema.metadata[b"schema_version"] == b"2"
+    assert schema.metadata[b"schema_version"] == b"3"
     for column in schema:
         assert column.metadata[b"description"].strip(), column.name
 
@@ -135,7 +111,7 @@ def test_rows_come_back_as_written(tmp_path: Path):
     stored = pq.read_table(tmp_path / "t.parquet")
     assert stored.schema.equals(REFERENCE)
     assert [column.metadata for column in stored.schema] == [column.metadata for column in REFERENCE]
-    assert stored.schema.metadata == {b"schema_version": b"2"}
+    assert stored.schema.metadata == {b"schema_version": b"3"}
     empty = dict.fromkeys(REFERENCE.names)
     assert stored.to_pylist() == [empty | given_row for given_row in given_rows]
 
@@ -333,12 +309,12 @@ def cut(size: int) -> Callable[[Path], None]:
         pytest.param(cut(900), "is no whole Parquet file", id="cut in the middle"),
         pytest.param(lambda path: path.mkdir(), "is no whole Parquet file", id="a folder"),
         pytest.param(
-            damaged(lambda schema: schema.with_metadata({"schema_version": "3"})),
-            "expected schema version 2, found 3",
+            damaged(lambda schema: schema.with_metadata({"schema_version": "4"})),
+            "expected schema version 3, found 4",
             id="another version",
         ),
         pytest.param(
-            damaged(lambda schema: schema.remove_metadata()), "expected schema version 2, found none", id="no version"
+            damaged(lambda schema: schema.remove_metadata()), "expected schema version 3, found none", id="no version"
         ),
         pytest.param(
             damaged(lambda schema: schema.append(pa.field("extra", pa.string()))),

@@ -15,6 +15,9 @@ from typing import Any
 
 from bellwether.errors import TableError
 
+DEPTH = 100
+"""Levels of lists and objects that are compared as values: a limit of our own, so no digest hangs on a call stack."""
+
 
 def ids_sha256(ids: Sequence[int]) -> bytes:
     """Return the digest of token ids: of their bytes as little-endian u32."""
@@ -49,7 +52,8 @@ def message_value_sha256(
     """Return the digest under which two messages mean the same: as `message_sha256`, arguments compared as values.
 
     Key order, white space, escapes and the spelling of a number (`1e2`, `100.0`) do not count; a number's exact value
-    does. Of a repeated key the last counts. Arguments that are no JSON count as the text they are.
+    does. Of a repeated key the last counts. Arguments that are no JSON, or nested deeper than `DEPTH`, are the text they
+    are.
     """
     calls = [[call["name"], _value(call["arguments"])] for call in tool_calls]
     return _of_json(_message(content, reasoning_content, calls))
@@ -69,9 +73,14 @@ class _Number(str):
 
 def _value(arguments: str) -> list[Any]:
     try:
-        return ["value", _canonical(json.loads(arguments, parse_int=_number, parse_float=_number))]
-    except (ValueError, InvalidOperation, RecursionError):
+        value = json.loads(arguments, parse_int=_number, parse_float=_number, parse_constant=_no_json)
+        return ["value", _canonical(value, DEPTH)]
+    except (ValueError, InvalidOperation, RecursionError):  # of these Decimal's is for exponents beyond 18 digits
         return ["text", arguments]
+
+
+def _no_json(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def _number(spelling: str) -> _Number:
@@ -83,13 +92,18 @@ def _number(spelling: str) -> _Number:
     return _Number(f"{'-' * sign}{short}e{exponent + len(significant) - len(short)}")
 
 
-def _canonical(value: Any) -> Any:
-    """Return `value` with numbers that no string can be taken for; a flag is no number."""
-    match value:
-        case _Number():
-            return {"number": str(value)}
-        case dict():
-            return {"object": {key: _canonical(member) for key, member in value.items()}}
-        case list():
-            return [_canonical(member) for member in value]
-    return value
+def _canonical(value: Any, levels: int) -> Any:
+    """Return `value` with numbers that no string can be taken for; a flag is no number.
+
+    Raises:
+        ValueError: `value` is nested deeper than `levels`.
+    """
+    if isinstance(value, _Number):
+        return {"number": str(value)}
+    if not isinstance(value, (dict, list)):
+        return value
+    if levels == 0:
+        raise ValueError("nested too deep")
+    if isinstance(value, list):
+        return [_canonical(member, levels - 1) for member in value]
+    return {"object": {key: _canonical(member, levels - 1) for key, member in value.items()}}

@@ -9,7 +9,8 @@ import struct
 import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from itertools import groupby
+from decimal import Context, Decimal
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,8 @@ TABLES = {
     **{f"fixtures/{slug}/materials.parquet": MATERIALS for slug in CHECKPOINTS},
     **{f"fixtures/{slug}/{recorded}/reference.parquet": REFERENCE for slug in CHECKPOINTS for recorded in KINDS},
 }
-OF_A_MESSAGE = ("content", "reasoning_content", "tool_calls", "message_sha256", "finish_reason", "stop_id")
+DIGESTS_OF_A_MESSAGE = ("message_sha256", "message_value_sha256")
+OF_A_MESSAGE = ("content", "reasoning_content", "tool_calls", *DIGESTS_OF_A_MESSAGE, "finish_reason", "stop_id")
 SAMPLE = 50
 """Digests are recomputed for every row of this many."""
 
@@ -68,6 +70,18 @@ def digest_of_ids(ids: list[int]) -> bytes:
     return hashlib.sha256(struct.pack(f"<{len(ids)}I", *ids)).digest()
 
 
+def exact(text: str) -> Any:
+    """Return JSON arguments with keys in order and numbers as written without trailing zeros."""
+
+    def number(spelling: str) -> Decimal:
+        return Decimal(spelling).normalize(Context(prec=1000))
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        return dict(sorted(dict(pairs).items()))
+
+    return json.loads(text, parse_int=number, parse_float=number, object_pairs_hook=members)
+
+
 @pytest.fixture(scope="module")
 def cases() -> list[dict[str, Any]]:
     return corpus_rows("cases")
@@ -82,7 +96,7 @@ def test_table_has_its_schema(path: str):
     expected = TABLES[path]
     actual = pq.read_schema(ROOT / path)
     assert actual.equals(expected)
-    assert actual.metadata == {b"schema_version": b"2"}
+    assert actual.metadata == {b"schema_version": b"3"}
     for column in actual:
         assert column.metadata == expected.field(column.name).metadata
         assert column.metadata[b"description"].strip(), column.name
@@ -257,12 +271,12 @@ def test_refusals_have_a_known_code(slug: str, recorded: str):
 @each_record
 def test_results_are_complete_and_refusals_claim_nothing(slug: str, recorded: str):
     """A result has ids, text and digests of its kind; a refusal has no part of a message, nor how a turn ends."""
-    prompt = {"prompt_text", "prompt_ids", "prompt_sha256"}
+    prompt = {"prompt_text", "prompt_text_sha256", "prompt_ids", "prompt_sha256"}
     output = {"output_ids", "output_sha256"}
-    spoken = {*output, "output_text", "piece_ends"}
+    spoken = {*output, "output_text", "output_text_sha256", "piece_ends", "pieces_sha256"}
     complete = {
         "render": prompt,
-        "parse": {*prompt, *spoken, "message_sha256", "finish_reason", "stop_id", "stop_found_by"},
+        "parse": {*prompt, *spoken, *DIGESTS_OF_A_MESSAGE, "finish_reason", "stop_id", "stop_found_by"},
         "tokenize": output,
         "detokenize": spoken,
     }
@@ -276,12 +290,12 @@ def test_results_are_complete_and_refusals_claim_nothing(slug: str, recorded: st
         ):
             has = {name for name in watched if there[name][place]}
             if source == "response-template" and outcome == "result":  # also of outputs that no stop id is known of
-                assert has >= {*prompt, *output, "message_sha256", "finish_reason"}, case_id
+                assert has >= {*prompt, *output, *DIGESTS_OF_A_MESSAGE, "finish_reason"}, case_id
             elif outcome == "result":
                 assert has - {"content", "reasoning_content", "tool_calls"} == complete[kind], case_id
             else:
                 assert not has & {*OF_A_MESSAGE, "stop_found_by"}, case_id
-                assert len(has & prompt) in (0, 3), case_id
+                assert len(has & prompt) in (0, 4), case_id
                 assert len(has & output) in (0, 2), case_id
 
 
@@ -299,6 +313,36 @@ def test_digests_are_of_the_ids(slug: str, recorded: str):
 
 
 @each_checkpoint
+@each_record
+def test_digests_are_of_the_texts(slug: str, recorded: str):
+    """Recomputed for every 50th row: sha256 of the text in UTF-8, and absent where a text is."""
+    checked = 0
+    for row in sampled(slug, recorded):
+        for part in ("prompt", "output"):
+            text = row[f"{part}_text"]
+            expected = None if text is None else hashlib.sha256(text.encode()).digest()
+            assert row[f"{part}_text_sha256"] == expected, row["case_id"]
+            checked += text is not None
+    assert checked > 0
+
+
+@each_checkpoint
+@pytest.mark.parametrize("recorded", ["parse", "tokens"])
+def test_piece_digests_are_of_the_pieces(slug: str, recorded: str):
+    """Recomputed for every 50th row: JSON of the output's text, cut where its pieces end; absent without pieces."""
+    checked = 0
+    for row in sampled(slug, recorded):
+        text, ends = row["output_text"], row["piece_ends"]
+        if text is None or ends is None:
+            assert row["pieces_sha256"] is None, row["case_id"]
+        else:
+            pieces = json.dumps([text[start:end] for start, end in pairwise([0, *ends])])
+            assert row["pieces_sha256"] == hashlib.sha256(pieces.encode()).digest(), row["case_id"]
+            checked += 1
+    assert checked > 0
+
+
+@each_checkpoint
 def test_message_digests_are_of_the_message(slug: str):
     """Recomputed for every 50th row: canonical JSON with sorted keys, where no text and empty text are the same."""
     for row in sampled(slug, "parse"):
@@ -310,6 +354,19 @@ def test_message_digests_are_of_the_message(slug: str):
             }
             text = json.dumps(canonical, sort_keys=True)
             assert row["message_sha256"] == hashlib.sha256(text.encode()).digest(), row["case_id"]
+
+
+@each_checkpoint
+def test_value_digests_part_messages_as_their_values_do(slug: str):
+    """Over every 50th row: as many digests by value as messages whose arguments are read with exact numbers."""
+    digests, meant = set(), set()
+    for row in sampled(slug, "parse"):
+        if row["outcome"] == "result":
+            calls = [(call["name"], exact(call["arguments"])) for call in row["tool_calls"] or []]
+            message = repr((row["content"] or "", row["reasoning_content"] or "", calls))
+            digests.add((row["message_value_sha256"], message))
+            meant.add(message)
+    assert len(digests) == len({digest for digest, _ in digests}) == len(meant)
 
 
 @each_checkpoint

@@ -13,10 +13,10 @@ import pytest
 import transformers
 
 from bellwether.case import sha256_text
+from bellwether.digests import message_sha256
 from bellwether.errors import OracleError
 from bellwether.oracles import parse
 from bellwether.oracles.checkpoint import load
-from bellwether.oracles.rows import message_sha256
 from support import load_checkpoint, snapshot
 
 HI = {"messages": [{"role": "user", "content": "Say hi."}]}

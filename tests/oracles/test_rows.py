@@ -55,6 +55,10 @@ def digest(ids: list[int]) -> bytes:
     return hashlib.sha256(struct.pack(f"<{len(ids)}I", *ids)).digest()
 
 
+def of_text(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
 # ── render ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -73,6 +77,7 @@ def test_published_render_fixture(checkpoint):
         "reads_clock": False,
         "encoder": "both",
         "prompt_text": "<|im_start|>user\nSay hi.<|im_end|>\n<|im_start|>assistant\n",
+        "prompt_text_sha256": of_text("<|im_start|>user\nSay hi.<|im_end|>\n<|im_start|>assistant\n"),
         "prompt_ids": array("I", ids),
         "prompt_sha256": digest(ids),
     }
@@ -199,6 +204,8 @@ def test_parse_row_holds_prompt_output_and_message(checkpoint):
     assert row["prompt_text"].endswith("<|im_start|>assistant\n")
     assert row["prompt_sha256"] == digest(row["prompt_ids"])
     assert row["output_sha256"] == digest(row["output_ids"])
+    assert row["output_text_sha256"] == of_text(row["output_text"])
+    assert row["pieces_sha256"] == of_text(json.dumps(rows.pieces(row["output_text"], row["piece_ends"])))
     assert row["piece_ends"][-1] == len(row["output_text"])
     assert row["normalisation"] == "vllm"
 
@@ -243,15 +250,6 @@ def test_malformed_output_claims_nothing_and_can_be_replayed(checkpoint):
     assert "message_sha256" not in row
 
 
-def test_equal_messages_have_equal_digests():
-    """Empty and missing text are the same; a call's argument bytes and the calls' order are not."""
-    call, other = {"name": "f", "arguments": '{"a": 1}'}, {"name": "f", "arguments": '{"a":1}'}
-    assert rows.message_sha256(None, "", []) == rows.message_sha256("", None, [])
-    assert rows.message_sha256("x", None, [call]) != rows.message_sha256("x", None, [other])
-    assert rows.message_sha256("x", None, [call, other]) != rows.message_sha256("x", None, [other, call])
-    assert rows.message_sha256("x", "y", []) != rows.message_sha256("y", "x", [])
-
-
 # ── tokens ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -281,9 +279,11 @@ def test_tokenize_row(checkpoint):
         "source": "hf-tokenizer",
         "outcome": "result",
         "output_text": None,
+        "output_text_sha256": None,
         "output_ids": [45764, 15588, 13],
         "output_sha256": digest([45764, 15588, 13]),
         "piece_ends": None,
+        "pieces_sha256": None,
         "encoder": "both",
     }
 
