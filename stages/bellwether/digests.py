@@ -52,8 +52,8 @@ def message_value_sha256(
     """Return the digest under which two messages mean the same: as `message_sha256`, arguments compared as values.
 
     Key order, white space, escapes and the spelling of a number (`1e2`, `100.0`) do not count; a number's exact value
-    does. Of a repeated key the last counts. Arguments that are no JSON, or nested deeper than `DEPTH`, are the text they
-    are.
+    does. Of a repeated key the last counts. Arguments count as text when they are no JSON, or nested deeper than
+    `DEPTH`.
     """
     calls = [[call["name"], _value(call["arguments"])] for call in tool_calls]
     return _of_json(_message(content, reasoning_content, calls))
