@@ -12,7 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bellwether.digests import ids_sha256, message_sha256, message_value_sha256, pieces_sha256, text_sha256
+from bellwether.digests import (
+    ids_sha256,
+    message_bare_sha256,
+    message_sha256,
+    message_value_sha256,
+    pieces_sha256,
+    text_sha256,
+)
 
 token_ids = st.lists(st.integers(0, 2**31 - 1), max_size=20)
 texts = st.text(st.characters(), max_size=8)  # lone surrogates too
@@ -258,3 +265,15 @@ def test_digest_does_not_depend_on_the_call_stack():
         return below(calls - 1) if calls else by_value(text)
 
     assert below(300) == by_value(text)
+
+
+def test_bare_digest_leaves_out_white_space_of_texts():
+    """Line ends, blanks and a no-break space of the two texts; those of arguments count, unless they are between
+    values. Another letter, and a text that moved to the other field, are another message."""
+    calls = [{"name": "f", "arguments": '{"a": "x y"}'}]
+    bare = message_bare_sha256("It is 21.", "Think.", calls)
+    assert bare == message_bare_sha256("\nIt is\u00a021. ", "\n\nThink.\n", [calls[0] | {"arguments": '{"a":"x y"}'}])
+    assert bare != message_bare_sha256("It is 21.", "Think.", [calls[0] | {"arguments": '{"a": "xy"}'}])
+    assert bare != message_bare_sha256("It is 22.", "Think.", calls)
+    assert bare != message_bare_sha256("It is 21.Think.", None, calls)
+    assert message_bare_sha256(" \n", None, []) == message_bare_sha256(None, "", []) == message_value_sha256("", "", [])

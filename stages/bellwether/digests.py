@@ -59,6 +59,15 @@ def message_value_sha256(
     return _of_json(_message(content, reasoning_content, calls))
 
 
+def message_bare_sha256(
+    content: str | None, reasoning_content: str | None, tool_calls: Sequence[Mapping[str, str]]
+) -> bytes:
+    """Return the digest under which two messages differ in white space at most: as `message_value_sha256`, all white
+    space of content and reasoning_content left out."""
+    content, reasoning_content = ("".join((text or "").split()) for text in (content, reasoning_content))
+    return message_value_sha256(content, reasoning_content, tool_calls)
+
+
 def _message(content: str | None, reasoning_content: str | None, calls: list[list[Any]]) -> dict[str, Any]:
     return {"content": content or "", "reasoning_content": reasoning_content or "", "tool_calls": calls}
 

@@ -32,7 +32,7 @@ TABLES = {
     **{f"fixtures/{slug}/materials.parquet": MATERIALS for slug in CHECKPOINTS},
     **{f"fixtures/{slug}/{recorded}/reference.parquet": REFERENCE for slug in CHECKPOINTS for recorded in KINDS},
 }
-DIGESTS_OF_A_MESSAGE = ("message_sha256", "message_value_sha256")
+DIGESTS_OF_A_MESSAGE = ("message_sha256", "message_value_sha256", "message_bare_sha256")
 OF_A_MESSAGE = ("content", "reasoning_content", "tool_calls", *DIGESTS_OF_A_MESSAGE, "finish_reason", "stop_id")
 SAMPLE = 50
 """Digests are recomputed for every row of this many."""

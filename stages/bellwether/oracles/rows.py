@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from bellwether.digests import ids_sha256, message_sha256, message_value_sha256, pieces_sha256, text_sha256
+from bellwether.digests import (
+    ids_sha256,
+    message_bare_sha256,
+    message_sha256,
+    message_value_sha256,
+    pieces_sha256,
+    text_sha256,
+)
 from bellwether.oracles.refusals import Refusal
 
 Row = dict[str, Any]
@@ -64,6 +71,7 @@ def message(value: Mapping[str, Any]) -> Row:
         "tool_calls": calls or None,
         "message_sha256": message_sha256(content, reasoning, calls),
         "message_value_sha256": message_value_sha256(content, reasoning, calls),
+        "message_bare_sha256": message_bare_sha256(content, reasoning, calls),
     }
 
 
