@@ -38,6 +38,11 @@ def reference_table(root: Path, slug: str, recorded: str) -> Path:
     return checkpoint_folder(root, slug) / recorded / "reference.parquet"
 
 
+def witness_table(root: Path, name: str, slug: str) -> Path:
+    """The answers of the engine release `name` for one checkpoint; their provenance, `<slug>.json`, lies beside it."""
+    return root / "fixtures" / "witnesses" / name / f"{slug}.parquet"
+
+
 def second_references_folder(root: Path) -> Path:
     """The chat templates of the second references, `<name>.jinja`."""
     return root / "fixtures" / "second-references"

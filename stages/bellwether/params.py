@@ -43,6 +43,8 @@ class Params:
     """Slugs in scope, in the order in which reports list them."""
     corpora: tuple[str, ...]
     """Names of the corpora recorded, in case order."""
+    engines: tuple[str, ...]
+    """Releases of engines asked, `<engine>-<version>`; none when params.yaml lists none."""
     versions: Mapping[str, str]
     """Library → the exact version that counts as oracle input."""
     clock: datetime
@@ -148,7 +150,9 @@ def read_params(root: Path) -> Params:
         raise ParamsError(f"{path} does not exist", next_step="Run inside a checkout, or pass --root.") from None
     except (yaml.YAMLError, ValueError) as error:
         raise ParamsError(f"{path} is not YAML: {error}", next_step="Mend the file.") from None
-    top = _table(raw, str(path), required={"checkpoints": list, "corpora": list, "oracle": dict})
+    top = _table(
+        raw, str(path), required={"checkpoints": list, "corpora": list, "oracle": dict}, optional={"engines": list}
+    )
     oracle = _table(
         top["oracle"],
         f"{path}: oracle",
@@ -161,6 +165,7 @@ def read_params(root: Path) -> Params:
     return Params(
         checkpoints=_names(top["checkpoints"], f"{path}: checkpoints"),
         corpora=_names(top["corpora"], f"{path}: corpora"),
+        engines=_names(top.get("engines", []), f"{path}: engines"),
         versions={name: str(value) for name, value in oracle["versions"].items()},
         clock=_moment(oracle["clock"], f"{path}: oracle.clock"),
         other_clock=_moment(oracle["other_clock"], f"{path}: oracle.other_clock"),
