@@ -10,6 +10,7 @@ BellwetherError            exit 2, prints what, where and the next step
 ├── OracleError            a checkpoint cannot be used as an oracle at all
 │   └── TemplateTimeout    a chat template does not end
 ├── RegistryError          what an engine registers cannot be read from its package
+├── WitnessError           an engine cannot be asked at all
 ├── TableError             a table is missing, torn or of another schema version
 └── Finding                exit 1: the command ran and what it checked is wrong
 """
@@ -70,6 +71,10 @@ class TemplateTimeout(OracleError):
 
 class RegistryError(BellwetherError):
     """Raised when a registry is not where it was, or written in another way. Half a registry is never returned."""
+
+
+class WitnessError(BellwetherError):
+    """Raised when an engine cannot be started, or ended for good. What goes wrong with one case is a row instead."""
 
 
 class TableError(BellwetherError):

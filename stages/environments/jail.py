@@ -23,6 +23,7 @@ import os
 import platform
 import resource
 import signal
+import socket
 import struct
 import sys
 import sysconfig
@@ -110,7 +111,11 @@ FCNTL_COMMANDS = (0, 1, 2, 3, 1030)
 PRLIMIT = (302, 261)
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | 0o20000000  # the last is O_TMPFILE without O_DIRECTORY
 
-LOAD, EQUAL, AND, RETURN = 0x20, 0x15, 0x54, 0x06
+SOCKET, IO_URING_SETUP = (41, 198), (425, 425)
+X32_NUMBERS = 0x40000000
+"""x86_64 has a second set of numbers from here on, for the same calls."""
+
+LOAD, EQUAL, AT_LEAST, AND, RETURN = 0x20, 0x15, 0x35, 0x54, 0x06
 RET_ALLOW, RET_KILL = 0x7FFF0000, 0x80000000
 RET_EPERM = 0x00050000 | errno.EPERM
 
@@ -150,9 +155,28 @@ def seccomp_program(machine: str) -> bytes:
     return b"".join([*program, refuse])
 
 
-def seccomp() -> None:
-    """Confine system calls. Raises Unprotected."""
-    program = seccomp_program(platform.machine())
+def no_network_program(machine: str) -> bytes:
+    """Return a filter that allows everything but sockets of other families than Unix, for code that is no stranger's.
+
+    Raises:
+        Unprotected: the architecture's call numbers are not known here.
+    """
+    if machine not in AUDIT_ARCH or sys.byteorder != "little":
+        raise Unprotected(f"no list of system calls for {machine}")
+    column = list(AUDIT_ARCH).index(machine)
+    allow, refuse = _op(RETURN, RET_ALLOW), _op(RETURN, RET_EPERM)
+    return b"".join(
+        [
+            *(_op(LOAD, 4), _op(EQUAL, AUDIT_ARCH[machine], 1, 0), _op(RETURN, RET_KILL), _op(LOAD, 0)),
+            *(_op(AT_LEAST, X32_NUMBERS, 0, 1), refuse),
+            *(_op(EQUAL, IO_URING_SETUP[column], 0, 1), refuse),
+            *(_op(EQUAL, SOCKET[column], 1, 0), allow, _argument(0), _op(EQUAL, socket.AF_UNIX, 0, 1), allow, refuse),
+        ]
+    )
+
+
+def seccomp(program: bytes) -> None:
+    """Confine system calls by a filter. Raises Unprotected."""
     records = ctypes.create_string_buffer(program, len(program))
 
     class Program(ctypes.Structure):
@@ -241,8 +265,6 @@ def drop_capabilities() -> None:
 
 def hold() -> None:
     """Try the walls before anyone else does. Raises Unprotected when one of them lets something through."""
-    import socket
-
     attempts = {
         "a socket can be opened": socket.socket,
         "a process can be started": os.fork,
@@ -270,7 +292,7 @@ def confine(config: dict) -> None:
     drop_capabilities()
     landlock(files, folders, config["listed"])
     die_with_parent()  # again: the kernel may forget it when credentials change
-    seccomp()
+    seccomp(seccomp_program(platform.machine()))
     hold()
 
 

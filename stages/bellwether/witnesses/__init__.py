@@ -1,0 +1,1 @@
+"""Run an engine in its own environment and read its evidence."""

@@ -1,0 +1,425 @@
+"""An engine as a fork server in its own Python, and conversations with its children.
+
+`stages/environments/serve.py` is the other side; its docstring is the protocol. This side starts it, writes a few
+questions ahead, watches the clock and the size of what comes back, and replaces a child that died, hung or said
+something else than what it was asked: that costs the one question.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import selectors
+import socket
+import subprocess
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from bellwether.errors import WitnessError
+from bellwether.witnesses.outcome import Answered, Failed, Outcome, Refused
+
+SERVE = Path(__file__).resolve().parents[2] / "environments" / "serve.py"
+AHEAD = 8
+"""Questions written before their answers are there: a child never waits for this side."""
+GIVE_UP = 10
+"""Questions in a row that cost a child each, after which the rest is not asked."""
+CHUNK_BYTES = 1 << 18
+COMPLAINT_BYTES = 2000
+SINGLE_THREADED = ("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an engine may take."""
+
+    start_seconds: float = 180
+    """Until the engine is imported: from a cold disk, a minute."""
+    load_seconds: float = 120
+    """Until a checkpoint is loaded."""
+    answer_seconds: float = 30
+    """Until a question is answered, counted from the answer before."""
+    memory_bytes: int = 8 << 30
+    """What a child may write to (RLIMIT_DATA)."""
+    answer_bytes: int = 64 << 20
+    """Longest answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What to run."""
+
+    name: str
+    """Who is running, for messages."""
+    script: Path
+    python: Path
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables on top of the few every engine gets. None of this process's own are passed on."""
+    limits: Limits = Limits()
+
+
+class NotLoaded(Exception):
+    """Raised when the engine cannot load a checkpoint; the message is the reason."""
+
+
+class _Lost(Exception):
+    """Raised when a child gave no answer: code and message."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Server:
+    """One fork server. A context manager; start it from a thread that outlives it, for it ends with that thread."""
+
+    def __init__(self, program: Program) -> None:
+        """Start the process and wait until the engine is imported.
+
+        Raises:
+            WitnessError: it cannot be started, or the script cannot be imported in time.
+        """
+        self.program = program
+        self._work = tempfile.TemporaryDirectory(prefix="bellwether-")
+        self.address = str(Path(self._work.name, "socket"))
+        self._complaints = Path(self._work.name, "stderr").open("w+b")
+        try:
+            self._process = subprocess.Popen(
+                [
+                    *(str(program.python), "-I", "-B", "-u", "-X", "utf8", str(SERVE)),
+                    *(str(os.getpid()), str(program.script), self.address, str(program.limits.memory_bytes)),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._complaints,
+                bufsize=0,
+                cwd=self._work.name,
+                env=self._environment(),
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._forget()
+            raise WitnessError(f"{program.name} cannot be started: {error}", next_step=_ENVIRONMENT) from None
+        try:
+            self._wait_until_ready()
+        except BaseException:
+            self.close()
+            raise
+
+    def _environment(self) -> dict[str, str]:
+        home = {"HOME": self._work.name, "TMPDIR": self._work.name, "PATH": os.environ.get("PATH", os.defpath)}
+        single = dict.fromkeys(SINGLE_THREADED, "1") | {"TOKENIZERS_PARALLELISM": "false"}
+        offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "DO_NOT_TRACK": "1"}
+        return {"LANG": "C.UTF-8", "TZ": "UTC", **home, **single, **offline, **self.program.variables}
+
+    def _wait_until_ready(self) -> None:
+        seconds = self.program.limits.start_seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            if not selector.select(seconds):
+                raise self._unusable(f"is not imported within {seconds:g} s")
+        try:
+            said = json.loads(self._process.stdout.readline() or b"null")
+        except ValueError:
+            said = None
+        match said:
+            case {"ready": True}:
+                return
+            case {"failed": str(reason)}:
+                raise self._unusable(f"cannot be imported: {reason}")
+        raise self._unusable("ended before it was imported")
+
+    def _unusable(self, what: str) -> WitnessError:
+        self._complaints.seek(max(0, os.fstat(self._complaints.fileno()).st_size - COMPLAINT_BYTES))
+        said = _last_words(self._complaints.read())
+        return WitnessError(
+            f"{self.program.name} {what}" + (f"; its last words: {said}" if said else ""), next_step=_ENVIRONMENT
+        )
+
+    def end(self, pid: int) -> None:
+        """Kill a child. The server does it, which knows that the process id is still its child's."""
+        with contextlib.suppress(OSError, ValueError):
+            self._process.stdin.write(b"%d\n" % pid)
+
+    @property
+    def closed(self) -> bool:
+        """Whether no conversation is possible any more."""
+        return self._process.stdin.closed or self._process.poll() is not None
+
+    def gone(self) -> WitnessError:
+        """Return the error that says this server has ended."""
+        return WitnessError(f"{self.program.name} has ended", next_step="Nothing half-written is left; run again.")
+
+    def close(self) -> None:
+        """End the server and its children."""
+        self._process.stdin.close()
+        try:
+            self._process.wait(timeout=2)
+        except subprocess.TimeoutExpired:  # its children end with it
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._complaints.close()
+        self._work.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+_ENVIRONMENT = "Look at the script and the environment of this engine in stages/environments."
+
+
+class Child:
+    """One process that has loaded one checkpoint. A context manager."""
+
+    def __init__(self, server: Server, settings: Mapping[str, Any]) -> None:
+        """Have the server fork, and wait until the checkpoint is loaded.
+
+        Raises:
+            NotLoaded: the engine cannot load it, or not in time.
+            WitnessError: there is no server any more.
+        """
+        self._server = server
+        self._limits = server.program.limits
+        self._pid: int | None = None
+        self.ends = False
+        """Whether it said that its last answer was its last."""
+        self._answer = bytearray()
+        self._rest = bytearray()
+        self._complaint = b""
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._pipe, output = os.pipe()
+        try:
+            self._socket.connect(server.address)
+            socket.send_fds(self._socket, [b"\0"], [output])
+            self._socket.setblocking(False)
+            os.set_blocking(self._pipe, False)
+        except OSError as error:
+            self.close()
+            raise server.gone() from error
+        finally:
+            os.close(output)
+        self.facts = self._load(settings)
+
+    def _load(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        self._write(settings)
+        deadline = time.monotonic() + self._limits.load_seconds
+        try:
+            match self._read(deadline):
+                case {"pid": int(pid)}:
+                    self._pid = pid
+            match self._read(deadline):
+                case {"started": dict(facts)}:
+                    return facts
+                case {"failed": str(reason)}:
+                    raise NotLoaded(reason)
+            raise NotLoaded("says something else than what it is asked")
+        except _Lost as lost:
+            raise NotLoaded(str(lost)) from None
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, number: int, question: Mapping[str, Any]) -> None:
+        """Put a question into the queue. It is written while answers are read."""
+        self._write({"id": number, "question": question})
+
+    def answer(self, number: int) -> Outcome:
+        """Return what comes of the question `number`, the oldest without an answer.
+
+        Raises:
+            _Lost: nothing did; the child is of no use any more.
+        """
+        said = self._read(time.monotonic() + self._limits.answer_seconds)
+        self.ends = isinstance(said, dict) and said.get("last") is True
+        match said:
+            case {"id": int(found), "answer": value} if found == number:
+                return Answered(value)
+            case {"id": int(found), "refused": {"code": str(code), "message": str(message)}} if found == number:
+                return Refused(code, message)
+            case {"id": int(found), "failed": {"code": str(code), "message": str(message)}} if found == number:
+                return Failed(code, message)
+        raise _Lost("rubbish", "said something else than what it was asked")
+
+    def last_words(self) -> str:
+        """Return the last line the child printed."""
+        self._drain()
+        return _last_words(self._complaint)
+
+    def close(self) -> None:
+        """End the process. There is nothing in it to save."""
+        if self._pid is not None:
+            self._server.end(self._pid)
+        self._socket.close()
+        if self._pipe >= 0:
+            os.close(self._pipe)
+            self._pipe = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _write(self, value: Mapping[str, Any]) -> None:
+        self._rest += json.dumps(value).encode() + b"\n"
+        self._push()
+
+    def _push(self) -> None:
+        """Write as much as the other side takes now."""
+        with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):  # reading tells of an end
+            while self._rest:
+                del self._rest[: self._socket.send(self._rest[:CHUNK_BYTES])]
+
+    def _drain(self) -> bool:
+        """Read what the child printed; return whether it can print more."""
+        with contextlib.suppress(BlockingIOError):
+            while read := os.read(self._pipe, CHUNK_BYTES):
+                self._complaint = (self._complaint + read)[-COMPLAINT_BYTES:]
+            return False
+        return True
+
+    def _read(self, deadline: float) -> Any:
+        """Return the value of the next line. Raises _Lost."""
+        seen = 0
+        while (place := self._answer.find(b"\n", seen)) < 0:
+            seen = len(self._answer)
+            self._wait(deadline)
+        line = bytes(self._answer[:place])
+        del self._answer[: place + 1]
+        try:
+            return json.loads(line)
+        except (ValueError, RecursionError):
+            raise _Lost("rubbish", "said something that is no JSON") from None
+
+    def _wait(self, deadline: float) -> None:
+        """Move bytes in both directions until some came in. Raises _Lost."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._socket, selectors.EVENT_READ | (selectors.EVENT_WRITE if self._rest else 0))
+            selector.register(self._pipe, selectors.EVENT_READ)
+            while True:
+                ready = selector.select(max(0.0, deadline - time.monotonic()))
+                if time.monotonic() >= deadline:
+                    raise _Lost("timeout", "gave no answer in time")
+                for key, events in ready:
+                    if key.fileobj is not self._socket:
+                        if not self._drain():
+                            selector.unregister(self._pipe)
+                        continue
+                    if events & selectors.EVENT_WRITE:
+                        self._push()
+                        if not self._rest:
+                            selector.modify(self._socket, selectors.EVENT_READ)
+                    if not events & selectors.EVENT_READ:
+                        continue
+                    try:
+                        read = self._socket.recv(CHUNK_BYTES)
+                    except ConnectionResetError:
+                        read = b""
+                    if not read:
+                        raise _Lost("died", "ended without an answer")
+                    self._answer += read
+                    if len(self._answer) > self._limits.answer_bytes:
+                        raise _Lost("rubbish", f"answered with more than {self._limits.answer_bytes:,} bytes")
+                    return
+
+
+class Conversation:
+    """Questions to one checkpoint, through as many children as it takes. A context manager."""
+
+    def __init__(self, server: Server, settings: Mapping[str, Any], say: Callable[[str], None]) -> None:
+        """Load the checkpoint. `say` is told why a child was lost.
+
+        Raises:
+            NotLoaded, WitnessError: as `Child`.
+        """
+        self._server = server
+        self._settings = settings
+        self._say = say
+        self._child: Child | None = Child(server, settings)
+        self.facts = self._child.facts
+
+    def outcomes(self, questions: Iterable[Mapping[str, Any]]) -> Iterator[Outcome]:
+        """Yield what comes of each question, in order.
+
+        A question that finds its child dead, or talking rubbish, is asked once more: the one before may have done it.
+        After GIVE_UP lost questions in a row, or when no new child loads the checkpoint, the rest fails unasked.
+
+        Raises:
+            WitnessError: there is no server any more.
+        """
+        numbered = enumerate(questions)
+        waiting: deque[tuple[int, Mapping[str, Any]]] = deque()
+        again, lost = -1, 0
+        given_up: Failed | None = None
+        while True:
+            for number, question in itertools.islice(numbered, AHEAD - len(waiting)):
+                waiting.append((number, question))
+                if self._child is not None:
+                    self._child.ask(number, question)
+            if not waiting:
+                return
+            number = waiting[0][0]
+            if self._child is None:
+                waiting.popleft()
+                yield given_up or Failed("given-up", "")
+                continue
+            try:
+                outcome = self._child.answer(number)
+                lost, moves_on = 0, not self._child.ends
+            except _Lost as loss:
+                if self._server.closed:
+                    raise self._server.gone() from None
+                self._say(f"{self._server.program.name} {loss} on {self._settings['slug']}: {self._child.last_words()}")
+                moves_on = False
+                if again != number and loss.code != "timeout":
+                    again, outcome = number, None
+                else:
+                    outcome, lost = Failed(loss.code, str(loss)), lost + 1
+            if outcome is not None:
+                waiting.popleft()
+            if not moves_on:
+                given_up = self._replace(waiting, lost)
+            if outcome is not None:
+                yield outcome
+
+    def _replace(self, waiting: Iterable[tuple[int, Mapping[str, Any]]], lost: int) -> Failed | None:
+        """Put a new child in the place of the one that is lost, and hand it the waiting questions."""
+        self.close()
+        if lost >= GIVE_UP:
+            return Failed("given-up", f"{lost} questions before it, one after the other, got no answer")
+        try:
+            self._child = Child(self._server, self._settings)
+        except NotLoaded as failure:
+            return Failed("not-loaded", f"after an earlier question: {failure}")
+        for number, question in waiting:
+            self._child.ask(number, question)
+        return None
+
+    def close(self) -> None:
+        """End the child there is."""
+        if self._child is not None:
+            self._child.close()
+            self._child = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _last_words(complaint: bytes) -> str:
+    return complaint.decode("utf-8", "replace").strip().rpartition("\n")[2]
