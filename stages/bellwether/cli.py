@@ -236,6 +236,28 @@ def sandbox_record(slug: str, root: Path) -> None:
 
 
 @cli.command()
+@click.argument("name")
+@click.argument("slugs", nargs=-1)
+@click.option(
+    "--jobs", type=click.IntRange(1), default=2, show_default=True, help="Checkpoints the engine answers at a time."
+)
+@click.option("--force", is_flag=True, help="Record again what is up to date.")
+@root_option
+def witness(name: str, slugs: tuple[str, ...], jobs: int, force: bool, root: Path) -> None:
+    """Record what engine release NAME makes of the cases in scope, for checkpoints SLUGS or all of params.yaml.
+
+    Writes fixtures/witnesses/NAME/SLUG.parquet and its provenance. The engine runs in its own environment, which is
+    built on first use. A case it refuses, or that could not be measured, is a row that says so, and no failure; what
+    is asked, params.yaml says under `witness`.
+    """
+    from bellwether import witness as stage
+
+    for count in stage.main(root, name, slugs, jobs, force=force):
+        outcomes = ", ".join(f"{outcome} {rows:,}" for outcome, rows in sorted(count.outcomes.items())) or "no rows"
+        click.echo(f"{name} {count.slug}: {outcomes}" + ("" if count.recorded else " (up to date)"))
+
+
+@cli.command()
 @root_option
 def report(root: Path) -> None:
     """Run the stored queries and write queries/reports/*.csv."""

@@ -35,6 +35,21 @@ PROOFS = ("identical", "derived", "unproved")
 the container's bytes are not. unproved: real or written by hand, with no pin to compare with."""
 
 
+ENGINES = ("vllm", "vllm-rust", "sglang", "minijinja", "llama.cpp")
+"""Engines a manifest can say something to."""
+PLANS = ("drawn", "all")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """How much of the imported corpora engines are asked. Hand-made cases are asked whole, by every chunk plan."""
+
+    plans: str = "drawn"
+    """`all`: imported cases are streamed by every plan too; `drawn`: by some, see witnesses/scope.py."""
+    share: float = 1.0
+    """Share of the imported cases, drawn by the hash of their ids: 0 none, 1 all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Params:
     """params.yaml as a value."""
@@ -45,6 +60,8 @@ class Params:
     """Names of the corpora recorded, in case order."""
     engines: tuple[str, ...]
     """Releases of engines asked, `<engine>-<version>`; none when params.yaml lists none."""
+    witness: Scope
+    """What they are asked."""
     versions: Mapping[str, str]
     """Library → the exact version that counts as oracle input."""
     clock: datetime
@@ -97,6 +114,8 @@ class Manifest:
     unreached: Mapping[str, str]
     """File → sha256 the checkpoint's own copy has, where `inputs` holds none or another: known to exist, not
     obtained."""
+    engines: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Engine → the parsers and options it is started with for this checkpoint."""
     group: str | None = None
     """Slug of the primary whose recording serves this checkpoint too; None for a primary and for a group of one."""
 
@@ -112,6 +131,8 @@ class Package:
     sha256: str
     bytes: int
     license: str
+    project: str | None = None
+    """Name in the registry, where `name` is another because two archives of one project are pinned."""
     platform: str | None = None
     """pip platform tag when the archive is a platform wheel: it is read as data, so every machine takes the same
     one."""
@@ -151,7 +172,10 @@ def read_params(root: Path) -> Params:
     except (yaml.YAMLError, ValueError) as error:
         raise ParamsError(f"{path} is not YAML: {error}", next_step="Mend the file.") from None
     top = _table(
-        raw, str(path), required={"checkpoints": list, "corpora": list, "oracle": dict}, optional={"engines": list}
+        raw,
+        str(path),
+        required={"checkpoints": list, "corpora": list, "oracle": dict},
+        optional={"engines": list, "witness": dict},
     )
     oracle = _table(
         top["oracle"],
@@ -166,6 +190,7 @@ def read_params(root: Path) -> Params:
         checkpoints=_names(top["checkpoints"], f"{path}: checkpoints"),
         corpora=_names(top["corpora"], f"{path}: corpora"),
         engines=_names(top.get("engines", []), f"{path}: engines"),
+        witness=_scope(top.get("witness", {}), f"{path}: witness"),
         versions={name: str(value) for name, value in oracle["versions"].items()},
         clock=_moment(oracle["clock"], f"{path}: oracle.clock"),
         other_clock=_moment(oracle["other_clock"], f"{path}: oracle.other_clock"),
@@ -179,7 +204,7 @@ def read_manifest(root: Path, slug: str) -> Manifest:
     Raises:
         ParamsError: the file is missing, is not TOML, has an unknown or missing key, a revision that is not 40 hex
             digits, a sha256 that is not 64, a path that leaves the snapshot folder, an unknown source in `[authority]`,
-            or a file in `[files]` that `[inputs]` does not pin.
+            an unknown engine, or a file in `[files]` that `[inputs]` does not pin.
     """
     path = root / "fixtures" / slug / "manifest.toml"
     if not SLUG.match(slug):
@@ -196,7 +221,7 @@ def read_manifest(root: Path, slug: str) -> Manifest:
             "authority": dict,
             "inputs": dict,
         },
-        optional={"group": str, "files": dict, "unreached": dict},
+        optional={"group": str, "files": dict, "unreached": dict, "engines": dict},
     )
     if not REVISION.match(top["revision"]):
         raise ParamsError(
@@ -227,6 +252,7 @@ def read_manifest(root: Path, slug: str) -> Manifest:
         },
         authority={kind: tuple(sources) for kind, sources in authority.items()},
         unreached=_pins(top.get("unreached", {}), f"{where}: [unreached]"),
+        engines=_engines(top.get("engines", {}), f"{where}: [engines"),
         group=top.get("group"),
     )
 
@@ -241,7 +267,7 @@ def read_packages(root: Path) -> dict[str, Package]:
             raw,
             where,
             required={"registry": str, "version": str, "sha256": str, "bytes": int, "license": str},
-            optional={"platform": str},
+            optional={"platform": str, "project": str},
         )
         if row["registry"] not in REGISTRIES:
             raise ParamsError(
@@ -301,6 +327,23 @@ def narrowed(value: Mapping[str, Any]) -> bytes:
     """Return the canonical bytes of a narrowed config value: sorted keys, Python's default separators, ASCII
     escapes."""
     return json.dumps(value, sort_keys=True).encode()
+
+
+def _scope(raw: dict, where: str) -> Scope:
+    scope = Scope(**_table(raw, where, required={}, optional={"plans": str, "share": (int, float)}))
+    if scope.plans not in PLANS:
+        raise ParamsError(f"{where}: plans is {scope.plans!r}", next_step=f"It is one of {', '.join(PLANS)}.")
+    if not 0 <= scope.share <= 1:
+        raise ParamsError(f"{where}: share is {scope.share}", next_step="Write a number from 0 to 1.")
+    return scope
+
+
+def _engines(raw: dict, where: str) -> dict[str, dict[str, str]]:
+    tables = _table(raw, f"{where}]", required={}, optional=dict.fromkeys(ENGINES, dict))
+    return {
+        engine: _table(table, f"{where}.{engine}]", required={}, optional=dict.fromkeys(table, str))
+        for engine, table in tables.items()
+    }
 
 
 def _input_file(name: str, sha256: str, raw: Any, where: str) -> InputFile:

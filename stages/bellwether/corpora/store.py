@@ -101,7 +101,7 @@ def count_cases(root: Path, corpora: Sequence[str], kinds: Sequence[str]) -> int
         TableError: a corpus is not imported, or torn.
         CorpusError: two cases of one kind have one name, in whichever corpora.
     """
-    with _connect(root, corpora) as connection:
+    with connect(root, corpora) as connection:
         twice = connection.execute(
             "select kind, name, string_agg(case_id || ' of ' || corpus, ' and ' order by corpus, case_index) from cases"
             " group by kind, name having count(*) > 1 order by all limit 1"
@@ -127,7 +127,7 @@ def stream_cases(root: Path, corpora: Sequence[str], kinds: Sequence[str]) -> It
         where kind in (select unnest(?))
         order by list_position(?, corpus), case_index
     """
-    with _connect(root, corpora) as connection:
+    with connect(root, corpora) as connection:
         result = connection.execute(query, [list(kinds), list(corpora)])
         names = [column[0] for column in result.description]
         while rows := result.fetchmany(BATCH_ROWS):
@@ -135,8 +135,12 @@ def stream_cases(root: Path, corpora: Sequence[str], kinds: Sequence[str]) -> It
 
 
 @contextmanager
-def _connect(root: Path, corpora: Sequence[str]) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Give a connection with the views `cases` and `requests` over the corpora's tables, and bounded memory."""
+def connect(root: Path, corpora: Sequence[str]) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Give a connection with the views `cases` and `requests` over the corpora's tables, and bounded memory.
+
+    Raises:
+        TableError: a corpus is not imported, or torn, or a query in the body fails.
+    """
     with duckdb.connect(config={"memory_limit": READ_MEMORY, "threads": "1"}) as connection:
         try:
             _add_views(connection, root, corpora)

@@ -234,7 +234,7 @@ def _pip(package: Package, work: Path) -> list[str]:
     if package.platform:
         command += ["--platform", package.platform, "--implementation", "cp"]
         command += ["--abi", "abi3", "--abi", "cp311", "--python-version", "3.11"]
-    return [*command, "--dest", str(work), f"{package.name}=={package.version}"]
+    return [*command, "--dest", str(work), f"{package.project or package.name}=={package.version}"]
 
 
 def _npm(package: Package, work: Path) -> list[str]:

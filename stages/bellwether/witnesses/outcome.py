@@ -38,6 +38,18 @@ class Failed:
 Outcome = Answered | Refused | Failed
 
 
+class NotLoaded(Exception):
+    """Raised when an engine cannot load a checkpoint; the message is the reason."""
+
+
+class Lost(Exception):
+    """Raised when an engine gave no answer and is of no further use: a code, and a message."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 def lasting(text: str, passing: Mapping[str, str]) -> str:
     """Return a message as the next run would give it too, cut to REASON_LENGTH.
 

@@ -1,35 +1,29 @@
-"""An engine as a fork server in its own Python, and conversations with its children.
+"""An engine as a fork server in its own Python, and its children, each of which has loaded one checkpoint.
 
-`stages/environments/serve.py` is the other side; its docstring is the protocol. This side starts it, writes a few
-questions ahead, watches the clock and the size of what comes back, and replaces a child that died, hung or said
-something else than what it was asked: that costs the one question.
+`stages/environments/serve.py` is the other side; its docstring is the protocol. This side starts it, and watches the
+clock and the size of what comes back.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import selectors
 import socket
 import subprocess
 import tempfile
+import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 from bellwether.errors import WitnessError
-from bellwether.witnesses.outcome import Answered, Failed, Outcome, Refused
+from bellwether.witnesses.outcome import Answered, Failed, Lost, NotLoaded, Outcome, Refused
 
 SERVE = Path(__file__).resolve().parents[2] / "environments" / "serve.py"
-AHEAD = 8
-"""Questions written before their answers are there: a child never waits for this side."""
-GIVE_UP = 10
-"""Questions in a row that cost a child each, after which the rest is not asked."""
 CHUNK_BYTES = 1 << 18
 COMPLAINT_BYTES = 2000
 SINGLE_THREADED = ("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -64,18 +58,6 @@ class Program:
     limits: Limits = Limits()
 
 
-class NotLoaded(Exception):
-    """Raised when the engine cannot load a checkpoint; the message is the reason."""
-
-
-class _Lost(Exception):
-    """Raised when a child gave no answer: code and message."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
 class Server:
     """One fork server. A context manager; start it from a thread that outlives it, for it ends with that thread."""
 
@@ -87,8 +69,10 @@ class Server:
         """
         self.program = program
         self._work = tempfile.TemporaryDirectory(prefix="bellwether-")
+        self.passing = {self._work.name: "<work>"}
         self.address = str(Path(self._work.name, "socket"))
-        self._complaints = Path(self._work.name, "stderr").open("w+b")
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
+        self._closing = threading.Lock()
         try:
             self._process = subprocess.Popen(
                 [
@@ -142,22 +126,26 @@ class Server:
             f"{self.program.name} {what}" + (f"; its last words: {said}" if said else ""), next_step=_ENVIRONMENT
         )
 
+    def open(self, settings: Mapping[str, Any]) -> Child:
+        """Return a child that has loaded a checkpoint. Raises as `Child`."""
+        return Child(self, settings)
+
     def end(self, pid: int) -> None:
         """Kill a child. The server does it, which knows that the process id is still its child's."""
         with contextlib.suppress(OSError, ValueError):
             self._process.stdin.write(b"%d\n" % pid)
-
-    @property
-    def closed(self) -> bool:
-        """Whether no conversation is possible any more."""
-        return self._process.stdin.closed or self._process.poll() is not None
 
     def gone(self) -> WitnessError:
         """Return the error that says this server has ended."""
         return WitnessError(f"{self.program.name} has ended", next_step="Nothing half-written is left; run again.")
 
     def close(self) -> None:
-        """End the server and its children."""
+        """End the server and its children. A second time, or from another thread, does no harm."""
+        with self._closing:
+            if not self._process.stdin.closed:
+                self._end()
+
+    def _end(self) -> None:
         self._process.stdin.close()
         try:
             self._process.wait(timeout=2)
@@ -226,7 +214,7 @@ class Child:
                 case {"failed": str(reason)}:
                     raise NotLoaded(reason)
             raise NotLoaded("says something else than what it is asked")
-        except _Lost as lost:
+        except Lost as lost:
             raise NotLoaded(str(lost)) from None
         except BaseException:
             self.close()
@@ -240,7 +228,7 @@ class Child:
         """Return what comes of the question `number`, the oldest without an answer.
 
         Raises:
-            _Lost: nothing did; the child is of no use any more.
+            Lost: nothing did; the child is of no use any more.
         """
         said = self._read(time.monotonic() + self._limits.answer_seconds)
         self.ends = isinstance(said, dict) and said.get("last") is True
@@ -251,7 +239,7 @@ class Child:
                 return Refused(code, message)
             case {"id": int(found), "failed": {"code": str(code), "message": str(message)}} if found == number:
                 return Failed(code, message)
-        raise _Lost("rubbish", "said something else than what it was asked")
+        raise Lost("rubbish", "said something else than what it was asked")
 
     def last_words(self) -> str:
         """Return the last line the child printed."""
@@ -292,7 +280,7 @@ class Child:
         return True
 
     def _read(self, deadline: float) -> Any:
-        """Return the value of the next line. Raises _Lost."""
+        """Return the value of the next line. Raises Lost."""
         seen = 0
         while (place := self._answer.find(b"\n", seen)) < 0:
             seen = len(self._answer)
@@ -302,17 +290,17 @@ class Child:
         try:
             return json.loads(line)
         except (ValueError, RecursionError):
-            raise _Lost("rubbish", "said something that is no JSON") from None
+            raise Lost("rubbish", "said something that is no JSON") from None
 
     def _wait(self, deadline: float) -> None:
-        """Move bytes in both directions until some came in. Raises _Lost."""
+        """Move bytes in both directions until some came in. Raises Lost."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._socket, selectors.EVENT_READ | (selectors.EVENT_WRITE if self._rest else 0))
             selector.register(self._pipe, selectors.EVENT_READ)
             while True:
                 ready = selector.select(max(0.0, deadline - time.monotonic()))
                 if time.monotonic() >= deadline:
-                    raise _Lost("timeout", "gave no answer in time")
+                    raise Lost("timeout", "gave no answer in time")
                 for key, events in ready:
                     if key.fileobj is not self._socket:
                         if not self._drain():
@@ -329,96 +317,11 @@ class Child:
                     except ConnectionResetError:
                         read = b""
                     if not read:
-                        raise _Lost("died", "ended without an answer")
+                        raise Lost("died", "ended without an answer")
                     self._answer += read
                     if len(self._answer) > self._limits.answer_bytes:
-                        raise _Lost("rubbish", f"answered with more than {self._limits.answer_bytes:,} bytes")
+                        raise Lost("rubbish", f"answered with more than {self._limits.answer_bytes:,} bytes")
                     return
-
-
-class Conversation:
-    """Questions to one checkpoint, through as many children as it takes. A context manager."""
-
-    def __init__(self, server: Server, settings: Mapping[str, Any], say: Callable[[str], None]) -> None:
-        """Load the checkpoint. `say` is told why a child was lost.
-
-        Raises:
-            NotLoaded, WitnessError: as `Child`.
-        """
-        self._server = server
-        self._settings = settings
-        self._say = say
-        self._child: Child | None = Child(server, settings)
-        self.facts = self._child.facts
-
-    def outcomes(self, questions: Iterable[Mapping[str, Any]]) -> Iterator[Outcome]:
-        """Yield what comes of each question, in order.
-
-        A question that finds its child dead, or talking rubbish, is asked once more: the one before may have done it.
-        After GIVE_UP lost questions in a row, or when no new child loads the checkpoint, the rest fails unasked.
-
-        Raises:
-            WitnessError: there is no server any more.
-        """
-        numbered = enumerate(questions)
-        waiting: deque[tuple[int, Mapping[str, Any]]] = deque()
-        again, lost = -1, 0
-        given_up: Failed | None = None
-        while True:
-            for number, question in itertools.islice(numbered, AHEAD - len(waiting)):
-                waiting.append((number, question))
-                if self._child is not None:
-                    self._child.ask(number, question)
-            if not waiting:
-                return
-            number = waiting[0][0]
-            if self._child is None:
-                waiting.popleft()
-                yield given_up or Failed("given-up", "")
-                continue
-            try:
-                outcome = self._child.answer(number)
-                lost, moves_on = 0, not self._child.ends
-            except _Lost as loss:
-                if self._server.closed:
-                    raise self._server.gone() from None
-                self._say(f"{self._server.program.name} {loss} on {self._settings['slug']}: {self._child.last_words()}")
-                moves_on = False
-                if again != number and loss.code != "timeout":
-                    again, outcome = number, None
-                else:
-                    outcome, lost = Failed(loss.code, str(loss)), lost + 1
-            if outcome is not None:
-                waiting.popleft()
-            if not moves_on:
-                given_up = self._replace(waiting, lost)
-            if outcome is not None:
-                yield outcome
-
-    def _replace(self, waiting: Iterable[tuple[int, Mapping[str, Any]]], lost: int) -> Failed | None:
-        """Put a new child in the place of the one that is lost, and hand it the waiting questions."""
-        self.close()
-        if lost >= GIVE_UP:
-            return Failed("given-up", f"{lost} questions before it, one after the other, got no answer")
-        try:
-            self._child = Child(self._server, self._settings)
-        except NotLoaded as failure:
-            return Failed("not-loaded", f"after an earlier question: {failure}")
-        for number, question in waiting:
-            self._child.ask(number, question)
-        return None
-
-    def close(self) -> None:
-        """End the child there is."""
-        if self._child is not None:
-            self._child.close()
-            self._child = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _last_words(complaint: bytes) -> str:

@@ -1,0 +1,78 @@
+"""The engine releases that can be asked, one registry line each: what they answer, and how they are started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bellwether.errors import ParamsError
+
+ALL_KINDS = ("render", "parse", "tokenize", "detokenize")
+PARSERS = ("tool_parser", "reasoning_parser")
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A release of an engine."""
+
+    name: str
+    """`<engine>-<version>`: folder of its environment and of its tables, item of params.yaml."""
+    engine: str
+    version: str
+    kinds: tuple[str, ...]
+    """Kinds of cases it can answer. `parse` is asked only where a manifest names a parser."""
+    heavy: bool
+    """Whether it needs an environment of gigabytes."""
+    folder: str
+    """Folder below stages/environments with the script that runs inside; empty when it is reached over HTTP."""
+    environment: str | None = None
+    """The Python environment it runs in; None: this one."""
+    options: tuple[str, ...] = PARSERS
+    """Keys of its table in a manifest."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables of its process."""
+
+    @property
+    def over_http(self) -> bool:
+        """Whether it is an executable that serves HTTP, as opposed to a script in a Python environment."""
+        return not self.folder
+
+
+VLLM = {"VLLM_TARGET_DEVICE": "cpu", "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "ERROR"}
+
+ENGINES = {
+    engine.name: engine
+    for engine in (
+        Engine("vllm-rust-0.33.0", "vllm-rust", "0.33.0", ("render",), False, ""),
+        Engine("minijinja-3.1.0", "minijinja", "3.1.0", ("render",), False, "minijinja-3.1.0", "minijinja-3.1.0"),
+        Engine("llama.cpp-b10775", "llama.cpp", "b10775", ("render",), False, "llama.cpp-b10775", "llama.cpp-b10775"),
+        Engine("vllm-0.33.0", "vllm", "0.33.0", ALL_KINDS, True, "vllm-0.33.0", "vllm-0.33.0", variables=VLLM),
+        Engine("vllm-0.32.0", "vllm", "0.32.0", ALL_KINDS, True, "vllm-0.32.0", "vllm-0.32.0", variables=VLLM),
+        Engine("sglang-0.5.23", "sglang", "0.5.23", ALL_KINDS, True, "sglang-0.5.23", "sglang-0.5.23"),
+    )
+}
+"""Name → engine release."""
+
+
+def engine(name: str) -> Engine:
+    """Return the engine release `name`.
+
+    Raises:
+        ParamsError: there is none.
+    """
+    if name not in ENGINES:
+        raise ParamsError(f"there is no engine release {name!r}", next_step=f"Known: {', '.join(ENGINES)}.")
+    return ENGINES[name]
+
+
+def options_of(engine: Engine, table: Mapping[str, str], where: str) -> dict[str, str]:
+    """Return what a manifest says to an engine.
+
+    Raises:
+        ParamsError: it names an option the engine does not have.
+    """
+    if unknown := sorted(set(table) - set(engine.options)):
+        raise ParamsError(
+            f"{where}: {engine.engine} has no option {unknown[0]!r}", next_step=f"Known: {', '.join(engine.options)}."
+        )
+    return dict(table)
