@@ -34,13 +34,12 @@ from pathlib import Path
 from typing import Any
 
 from bellwether.errors import Finding, InputUnavailable, TableError
-from bellwether.materials.routes import RouteFailed, package_route
-from bellwether.params import Package, read_manifest, read_packages, read_params
+from bellwether.params import read_manifest, read_params
 from bellwether.progress import say
 from bellwether.registries import hub, sglang, vllm
 from bellwether.registries.catalogue import Catalogue, Checkpoint, catalogue
 from bellwether.registries.hub import Answer, NoAnswer
-from bellwether.registries.sources import read_files, read_sources
+from bellwether.registries.pinned import origin, pinned
 from bellwether.whole import write_whole
 
 SCHEMA_VERSION = "1"
@@ -208,18 +207,10 @@ def registries(root: Path) -> tuple[dict[str, list], dict[str, dict[str, str | N
         InputUnavailable, PinMismatch, MaterialError: a package cannot be had, or is not what is pinned.
         RegistryError: a registry is written in another way.
     """
-    packages = read_packages(root)
-    route = package_route(packages, say)
-    files, engines = {}, {}
-    readers = {"vllm": vllm, "sglang": sglang}
-    for engine, source in read_sources(root).items():
-        try:
-            files[engine] = read_files(source, route.archive(source.package))
-        except RouteFailed as error:
-            raise InputUnavailable(
-                f"registries of {engine}: {error}", next_step="Make the package reachable."
-            ) from None
-        engines[engine] = _engine(packages[source.package], readers[engine].commit(files[engine]))
+    readers = {"vllm": vllm, "sglang": sglang}  # a gateway names no checkpoints
+    found = pinned(root, readers)
+    files = {engine: one.files for engine, one in found.items()}
+    engines = {engine: origin(one.package, readers[engine].commit(one.files)) for engine, one in found.items()}
     return {
         "vllm-tests": vllm.examples(files["vllm"]),
         "vllm-docs": vllm.documented(files["vllm"]),
@@ -317,15 +308,6 @@ def read(root: Path) -> Models | None:
         raise _broken(root, 1, "a checkpoint has two lines")
     excluded = {rule: tuple(names) for rule, names in header["excluded"].items()}
     return Models(header["engines"], excluded, tuple(found))
-
-
-def _engine(package: Package, commit: str | None) -> dict[str, str | None]:
-    return {
-        "package": f"{package.registry}:{package.name}",
-        "version": package.version,
-        "commit": commit,
-        "sha256": package.sha256,
-    }
 
 
 def _asked(found: Catalogue, unlisted: Mapping[str, Sequence[str]], ask: Ask) -> dict[str, Answer | NoAnswer]:

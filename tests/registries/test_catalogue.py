@@ -12,7 +12,7 @@ COMMIT = "a6cdfd3464d1b767259cad23e164eaf39d3e3960"
 
 
 def manifest(model: str, slug: str, group: str | None = None) -> Manifest:
-    return Manifest(slug, model, "f" * 40, 3, "MIT", {}, {}, {}, {}, group)
+    return Manifest(slug, model, "f" * 40, 3, "MIT", {}, {}, {}, {}, group=group)
 
 
 def keys(found) -> list[str]:

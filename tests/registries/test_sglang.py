@@ -25,7 +25,7 @@ def files() -> dict[str, str]:
 
 def test_how_many_parsers_are_registered():
     """44 tool parsers by 40 classes, 36 reasoning parsers by 27."""
-    parts = sglang.parts(files())
+    parts = [entry for entry in sglang.parts(files()) if entry.kind in ("tool", "reasoning")]
     assert Counter(entry.kind for entry in parts) == {"tool": 44, "reasoning": 36}
     classes = {(entry.kind, entry.module, entry.cls) for entry in parts}
     assert Counter(kind for kind, _, _ in classes) == {"tool": 40, "reasoning": 27}
@@ -48,6 +48,55 @@ def test_how_many_parsers_are_registered():
 def test_names_and_what_implements_them(known):
     """The module is where the class is imported from, or the file itself."""
     assert Entry(*known.split()) in sglang.parts(files())
+
+
+def test_renderers_are_what_a_model_can_get():
+    """Read by hand from the choice by model: five encodings besides the template, four of them by code of SGLang's."""
+    renderers = [entry for entry in sglang.parts(files()) if entry.kind == "renderer"]
+    assert {entry.name: entry.module for entry in renderers} == {
+        "hf": "transformers",
+        "dsv4": "sglang.srt.parser.deepseek_recipe_renderer",
+        "dsv41": "sglang.srt.parser.deepseek_recipe_renderer",
+        "dsv32": "sglang.srt.entrypoints.openai",
+        "inkling": "sglang.srt.parser.inkling_renderer",
+        "kimi_k3": "transformers",
+    }
+
+
+def test_tokenizers_are_transformers_and_modules_called_so():
+    """`patch_tokenizer` and the like stand in other folders, and are no tokenizers."""
+    tokenizers = [entry for entry in sglang.parts(files()) if entry.kind == "tokenizer"]
+    assert tokenizers == [
+        Entry("tokenizer", "hf", "transformers", "AutoTokenizer"),
+        Entry("tokenizer", "inkling", "sglang.srt.parser.inkling_tokenizer", "(module)"),
+        Entry("tokenizer", "tiktoken", "sglang.srt.tokenizer.tiktoken_tokenizer", "TiktokenTokenizer"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "told"),
+    [
+        (sglang.ENCODING, "def resolve_chat_encoding_spec", "def choose", "0 functions resolve_chat_encoding_spec"),
+        (sglang.ENCODING, 'return "dsv32"', "return arch", "is no literal"),
+        (sglang.ENCODING, "    return None\n", '    return "hf"\n', "something else than names"),
+        (sglang.ENCODING, 'spec == "inkling":', 'spec == "inked":', "inked is encoded and never chosen"),
+        (sglang.ENCODING, "parser.inkling_renderer", "parser.other", "inkling_renderer.py is a renderer no model gets"),
+        (sglang.LOADS, "AutoTokenizer", "Loader", "loads no AutoTokenizer"),
+    ],
+)
+def test_renderers_and_tokenizers_written_in_another_way_are_an_error(path, old, new, told):
+    """What is chosen and what there is have to agree; half of them is never returned."""
+    changed = files() | {path: files()[path].replace(old, new)}
+    assert changed != files()
+    with pytest.raises(RegistryError, match=told):
+        sglang.parts(changed)
+
+
+def test_a_package_without_tokenizer_modules_is_an_error():
+    """They may have moved to another folder."""
+    held = {path: text for path, text in files().items() if not path.endswith("_tokenizer.py")}
+    with pytest.raises(RegistryError, match="no module of SGLang is called"):
+        sglang.parts(held)
 
 
 def test_architectures_the_models_announce():

@@ -1,1 +1,1 @@
-"""What engines register, read from their packages as text: nothing of an engine is imported or run."""
+"""What engines and gateways register, read from their packages as text: nothing of them is imported or run."""

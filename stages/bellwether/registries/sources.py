@@ -1,4 +1,4 @@
-"""The registry files of an engine's package: which they are, their sha256, and their text.
+"""The registry files of a package: which they are, their sha256, and their text.
 
 `fixtures/registries.toml` pins each file an engine's registries stand in. The archive is pinned as a whole too; the
 second pin is there because it names the file that changed when a release moves, and because a reader of registries is
@@ -26,7 +26,7 @@ FILE_LIMIT = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The registry files of one engine."""
+    """The registry files of one engine or gateway."""
 
     engine: str
     package: str
@@ -34,7 +34,7 @@ class Source:
     top: str
     """Folder of the archive in which paths begin, with a slash at its end; empty for a wheel."""
     files: Mapping[str, str]
-    """Path, or folder and `*.py` for all modules directly in it → sha256."""
+    """Path, or a folder and a name with `*` for all such files directly in it → sha256."""
 
 
 def read_sources(root: Path) -> dict[str, Source]:
@@ -92,7 +92,7 @@ def read_files(source: Source, archive: Path) -> dict[str, str]:
 
 
 def digest(files: Mapping[str, bytes], name: str) -> str:
-    """Return the pin of `name`: of a file its sha256, of `folder/*.py` the sha256 of lines `<sha256>  <path>`."""
+    """Return the pin of `name`: of a file its sha256, of `folder/*.rs` the sha256 of lines `<sha256>  <path>`."""
     if "*" not in name:
         return sha256_of(files[name])
     return sha256_of("".join(f"{sha256_of(files[path])}  {path}\n" for path in sorted(files)).encode())

@@ -33,6 +33,14 @@ def class_body(tree: ast.Module, name: str, where: str) -> list[ast.stmt]:
     return found[0].body
 
 
+def function_body(tree: ast.Module, name: str, where: str) -> list[ast.stmt]:
+    """Return the statements of the one top-level function `name`. Raises RegistryError when there is none, or two."""
+    found = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
+    if len(found) != 1:
+        raise RegistryError(f"{where} has {len(found)} functions {name}, not one", next_step=NEXT_STEP)
+    return found[0].body
+
+
 def assignments(body: Sequence[ast.stmt]) -> list[tuple[str, ast.expr]]:
     """Return the plain and annotated assignments to one name among `body`, as (name, value) in their order."""
     found = []

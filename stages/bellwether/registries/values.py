@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,6 +10,11 @@ from bellwether.errors import RegistryError
 
 KINDS = ("tool", "reasoning", "renderer", "tokenizer")
 """The kinds of parts an engine registers by name."""
+
+
+def normal(name: str) -> str:
+    """Return a name without what systems spell in their own ways: lower case, letters and digits only."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 Files = Mapping[str, str]
