@@ -53,6 +53,8 @@ ARGUMENTS = {
     "manifests": [],
     "models": [],
     "patterns": [],
+    "waivers": [],
+    "witness": ["vllm-rust-0.33.0"],
 }
 """What each command that works in a checkout is given at least."""
 
@@ -121,7 +123,7 @@ def test_sql_help_names_every_view(project: Path):
         "sql", "select table_name from information_schema.tables", "--format", "csv", "--root", str(project)
     )
     views = [name for name in run.stdout.split()[1:] if not name.startswith("empty_")]
-    assert len(views) == 12
+    assert len(views) == 24
     for view in views:
         assert view in text, view
 

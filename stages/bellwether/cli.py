@@ -278,8 +278,9 @@ def report(root: Path) -> None:
     help="How the rows are written; parquet needs --output.",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write there instead of stdout.")
+@click.option("--against", metavar="REVISION", help="A Git revision whose answers the views ..._before hold.")
 @root_option
-def sql(query: str, form: str, output: Path | None, root: Path) -> None:
+def sql(query: str, form: str, output: Path | None, against: str | None, root: Path) -> None:
     """Run QUERY, a file of SQL or the text itself, over views of all tables.
 
     \b
@@ -287,11 +288,38 @@ def sql(query: str, form: str, output: Path | None, root: Path) -> None:
            materials, reference, provenance, scope        what was recorded
            authority, deciding                            whose answer decides, and those answers
            manifests                                      what is pinned, recorded or not
-    Example: bellwether sql "select kind, count(*) from reference group by kind"
+           engines, witness                               releases asked, and their answers
+           claims, told, evidence                         answers as digests, in one form for all
+           compared, standing, disputes                   rows of the stored query of that name
+           waivers, known_differences                     the reviewed lists below queries/
+           reference_before, told_before, against         with --against, what another revision
+           witness_before, evidence_before                has in the place of reference, told, witness, evidence
+    Examples: bellwether sql "select kind, count(*) from reference group by kind"
+              bellwether sql queries/drift.sql --against HEAD~1
     """
     from bellwether.reports import sql as runner
 
-    missing = runner.run(root, query, form, output)
+    missing = runner.run(root, query, form, output, against)
+    _note(missing)
+
+
+@cli.command()
+@click.option("--check", is_flag=True, help="Exit 1 when an entry is stale.")
+@root_option
+def waivers(check: bool, root: Path) -> None:
+    """Print what has become of the waivers in queries/waivers.toml and the known differences in queries/known/.
+
+    \b
+    active      the engine's pinned release differs from the truth on the case, as the waiver says
+    expired     it still differs, and is outside the waiver's range of versions
+    unchecked   nothing is known of it at the pinned release
+    stale       it agrees by now, or there is no such case, or the case has no settled truth: has to go
+    """
+    from bellwether.reports import waivers as lists
+
+    lines, missing = (lists.check if check else lists.states)(root)
+    for line in lines:
+        click.echo(line)
     _note(missing)
 
 

@@ -14,7 +14,8 @@ from bellwether.cli import cli
 from bellwether.errors import ParamsError
 from bellwether.layout import RECORDED
 from bellwether.params import read_params
-from bellwether.reports.database import add_manifests, connect
+from bellwether.reports.database import connect
+from bellwether.reports.pinned import add_manifests
 from bellwether.tables import REFERENCE, TableWriter
 from support import ROOT
 

@@ -204,7 +204,7 @@ def test_table_of_another_version_is_named(project: Path):
     """Tables of two schema versions never stand in one view."""
     path = "fixtures/beta/materials.parquet"
     write(project, path, MATERIALS.with_metadata({"schema_version": "0"}))
-    with pytest.raises(TableError, match=f"{path}: expected schema version 2, found 0"):
+    with pytest.raises(TableError, match=f"{path}: expected schema version 3, found 0"):
         connect(project)
 
 

@@ -8,6 +8,13 @@
 | authority | checkpoint, kind and source recorded for it; place 0 decides |
 | deciding | answer of the deciding source, in the form its kind is judged by: one per case, or one per encoder |
 | provenance | recorded table: what it depended on |
+| engines | release of an engine in params.yaml; of an engine's releases the newest is the pinned one |
+| witness | case, checkpoint, release and distinct answer |
+| reference_before, witness_before | the same at another Git revision; empty when none is asked for |
+| against | that revision |
+| claims, told, evidence | answer that decides, of any source, of a witness: as digests, see reports/evidence.py |
+| waivers, known_differences | entry of queries/waivers.toml, of queries/known/*.toml |
+| compared, standing, disputes | row of the stored query of this name |
 | scope | checkpoint in params.yaml, in its order |
 | manifests | pinned checkpoint, in scope or not: its files by proof, and what keeps it from being recorded |
 """
@@ -15,7 +22,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,13 +29,17 @@ import duckdb
 import pyarrow as pa
 
 from bellwether.corpora.store import sql_path
-from bellwether.errors import TableError
-from bellwether.layout import RECORDED, corpus_folder, materials_table, reference_table
-from bellwether.params import Manifest, Params, read_manifest, read_params
-from bellwether.tables import MATERIALS, PER_CORPUS, REFERENCE, check
+from bellwether.errors import ParamsError, TableError
+from bellwether.layout import RECORDED, corpus_folder, materials_table, reference_table, witness_table
+from bellwether.params import read_params
+from bellwether.reports import evidence, pinned
+from bellwether.reports.revision import tables_at
+from bellwether.tables import MATERIALS, PER_CORPUS, REFERENCE, WITNESS, check
 
-OF_TEXT = {"tokenize": ("hf-tokenizer",), "detokenize": ("hf-tokenizer",)}
-"""Kinds no manifest speaks of: there is one source for them."""
+WITNESSES = "fixtures/witnesses/"
+
+STORED = ("compared", "standing", "disputes")
+"""Queries that other queries use by name, each after those it uses itself."""
 
 # A prompt is judged as the request says it, an output as the answer to the prompt vLLM would have made. Rows of `both`
 # stand for either, rows without a normalisation had nothing to normalise. A vendor's code has a front end of its own.
@@ -54,26 +64,30 @@ class Database:
     missing: tuple[str, ...]
     """Paths relative to the root. Their rows are absent from every view: not recorded is not the same as empty."""
 
-    def require_all(self) -> None:
-        """Check that no table of the scope is missing; what is counted over a part would look complete.
+    def require_all(self, *, witnesses: bool = True) -> None:
+        """Check that no table of the scope is missing; what is counted over a part would look complete. Who counts
+        references alone does without the tables of the `witnesses`.
 
         Raises:
             TableError: tables are missing. Names the first of them.
         """
-        if self.missing:
+        missing = [path for path in self.missing if witnesses or not path.startswith(WITNESSES)]
+        if missing:
             raise TableError(
-                f"{len(self.missing)} tables of the scope are missing: {', '.join(self.missing[:5])}",
+                f"{len(missing)} tables of the scope are missing: {', '.join(missing[:5])}",
                 next_step="Run `make repro`, or `dvc pull`. Tables that `report` does not name in dvc.yaml may not be "
                 "recorded before it runs.",
             )
 
 
-def connect(root: Path) -> Database:
-    """Return the views over every table in the scope of params.yaml.
+def connect(root: Path, against: str | None = None) -> Database:
+    """Return the views over every table in the scope of params.yaml; and over the answers in it at the Git revision
+    `against`.
 
     Raises:
         TableError: a table that is there is torn or of another schema version.
-        ParamsError: params.yaml or a manifest is malformed, or one of the scope is missing.
+        ParamsError: params.yaml or a manifest is malformed, or one of the scope is missing; a list of waivers or
+            known differences is malformed; there is no such revision; or a stored query others use does not run.
     """
     params = read_params(root)
     connection = duckdb.connect()
@@ -85,11 +99,25 @@ def connect(root: Path) -> Database:
     _view(connection, root, "materials", MATERIALS, materials, missing)
     references = [reference_table(root, slug, recorded) for slug in params.checkpoints for recorded in RECORDED]
     _view(connection, root, "reference", REFERENCE, references, missing)
-    _provenance(connection, [path.with_name("provenance.json") for path in references])
-    _scope(connection, params)
-    _authority(connection, root, params)
+    witnesses = [witness_table(root, name, slug) for name in params.engines for slug in params.checkpoints]
+    _view(connection, root, "witness", WITNESS, witnesses, missing)
+    _provenance(
+        connection,
+        [(path.parents[1].name, path.parent.name, path.with_name("provenance.json")) for path in references]
+        + [(path.stem, path.parent.name, path.with_suffix(".json")) for path in witnesses],
+    )
+    _before(connection, root, against, references, witnesses)
+    pinned.add_scope(connection, params)
+    pinned.add_engines(connection, params)
+    pinned.add_authority(connection, root, params)
+    pinned.add_manifests(connection, root, params)
+    pinned.add_waivers(connection, root, params)
     connection.execute(DECIDING)
-    add_manifests(connection, root, params)
+    connection.execute(evidence.MACROS)
+    connection.execute(evidence.SHOWN)
+    connection.execute(evidence.VIEWS)
+    for name in STORED:
+        _stored(connection, root, name)
     return Database(connection, tuple(missing))
 
 
@@ -113,8 +141,46 @@ def _view(
         connection.execute(f"create view {name} as select * from empty_{name}")
 
 
-def _provenance(connection: duckdb.DuckDBPyConnection, paths: list[Path]) -> None:
-    rows = [(path.parents[1].name, path.parent.name, _json(path)) for path in paths if path.is_file()]
+def _before(
+    connection: duckdb.DuckDBPyConnection,
+    root: Path,
+    against: str | None,
+    references: list[Path],
+    witnesses: list[Path],
+) -> None:
+    """Add the answers of another revision; a table it does not have has no rows."""
+    connection.execute("create table against (revision text)")
+    if against is not None:
+        connection.execute("insert into against values (?)", [against])
+    for name, schema, paths in (
+        ("reference_before", REFERENCE, references),
+        ("witness_before", WITNESS, witnesses),
+    ):
+        wanted = [path.relative_to(root).as_posix() for path in paths]
+        copies = {} if against is None else tables_at(root, against, wanted)
+        for path, copy in copies.items():
+            try:
+                check(copy, schema)
+            except TableError as error:
+                raise TableError(
+                    f"{path} at {against}: {error}", next_step="Name a revision recorded in the form of this one."
+                ) from None
+        _view(connection, root, name, schema, list(copies.values()), [])
+
+
+def _stored(connection: duckdb.DuckDBPyConnection, root: Path, name: str) -> None:
+    """Add the stored query `name` as a view, where the checkout has it."""
+    path = root / "queries" / f"{name}.sql"
+    if not path.is_file():
+        return
+    try:
+        connection.execute(f"create view {name} as {path.read_text('utf-8')}")
+    except duckdb.Error as error:
+        raise ParamsError(f"queries/{name}.sql does not run: {error}", next_step="Mend the query.") from None
+
+
+def _provenance(connection: duckdb.DuckDBPyConnection, files: list[tuple[str, str, Path]]) -> None:
+    rows = [(checkpoint, recorded, _json(path)) for checkpoint, recorded, path in files if path.is_file()]
     connection.execute("create table provenance (checkpoint text, recorded text, provenance json)")
     if rows:
         connection.executemany("insert into provenance values (?, ?, ?)", rows)
@@ -127,67 +193,3 @@ def _json(path: Path) -> str:
     except ValueError as error:
         raise TableError(f"{path} is no whole JSON file: {error}", next_step="Record it again.") from None
     return text
-
-
-def _scope(connection: duckdb.DuckDBPyConnection, params: Params) -> None:
-    connection.execute("create table scope (checkpoint text, place integer)")
-    if params.checkpoints:
-        connection.executemany(
-            "insert into scope values (?, ?)", [(slug, place) for place, slug in enumerate(params.checkpoints)]
-        )
-
-
-def _authority(connection: duckdb.DuckDBPyConnection, root: Path, params: Params) -> None:
-    connection.execute("create table authority (checkpoint text, kind text, source text, place integer)")
-    rows = [
-        (slug, kind, source, place)
-        for slug in params.checkpoints
-        for kind, sources in (*read_manifest(root, slug).authority.items(), *OF_TEXT.items())
-        for place, source in enumerate(sources)
-    ]
-    if rows:
-        connection.executemany("insert into authority values (?, ?, ?, ?)", rows)
-
-
-MANIFESTS = """
-create table manifests (
-    checkpoint text, model text, revision text, tier integer, license text, group_slug text, in_scope boolean,
-    status text, files integer, identical integer, derived integer, unproved integer, only_on_hub integer,
-    missing text[], unreached text[]
-)
-"""
-"""`group_slug` is the primary's slug, a primary's own; `missing` names the files that only the Hub or a mirror has,
-`unreached` the checkpoint's own copies that were not obtained. The four counts of files add up to `files`."""
-
-
-def add_manifests(connection: duckdb.DuckDBPyConnection, root: Path, params: Params) -> None:
-    """Add the table `manifests`, read from the files. Raises ParamsError when one of them is malformed."""
-    connection.execute(MANIFESTS)
-    slugs = sorted(path.parent.name for path in (root / "fixtures").glob("*/manifest.toml"))
-    rows = [_manifest_row(root, read_manifest(root, slug), slug in params.checkpoints) for slug in slugs]
-    if rows:
-        connection.executemany(f"insert into manifests values ({', '.join('?' * len(rows[0]))})", rows)
-
-
-def _manifest_row(root: Path, manifest: Manifest, in_scope: bool) -> tuple:
-    missing = [name for name, file in manifest.files.items() if file.transform is None]
-    proofs = Counter(file.proof for file in manifest.files.values() if file.transform is not None)
-    return (
-        *(manifest.slug, manifest.model, manifest.revision, manifest.tier, manifest.license),
-        *(manifest.group or manifest.slug, in_scope, _status(root, manifest, in_scope, missing)),
-        *(len(manifest.files), proofs["identical"], proofs["derived"], proofs["unproved"], len(missing)),
-        *(missing, list(manifest.unreached)),
-    )
-
-
-def _status(root: Path, manifest: Manifest, in_scope: bool, missing: list[str]) -> str:
-    """Return what is known of a checkpoint's references.
-
-    recorded: it is in scope and its tables are there. member: another checkpoint's recording serves it. unavailable:
-    not recorded, and files are missing that only the Hub or a mirror has. pending: not recorded, though it can be.
-    """
-    if in_scope and all(reference_table(root, manifest.slug, recorded).is_file() for recorded in RECORDED):
-        return "recorded"
-    if manifest.group:
-        return "member"
-    return "unavailable" if missing else "pending"

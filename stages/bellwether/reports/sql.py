@@ -18,18 +18,18 @@ from bellwether.reports.render import write, write_parquet
 from bellwether.whole import whole_file
 
 
-def run(root: Path, query: str, form: str, output: Path | None) -> tuple[str, ...]:
+def run(root: Path, query: str, form: str, output: Path | None, against: str | None = None) -> tuple[str, ...]:
     """Run `query` (SQL, or the path of a file that holds it) and return the tables of the scope that are missing.
 
-    `output` appears whole or not at all.
+    `output` appears whole or not at all. `against` is the Git revision whose answers the views `…_before` hold.
 
     Raises:
         ParamsError: the SQL does not run or holds no statement, or Parquet was asked for without a file to write.
-        TableError: a table is torn.
+        TableError: a table is torn. Otherwise as `connect`.
     """
     if form == "parquet" and output is None:
         raise ParamsError("Parquet is no text", next_step="Name a file with --output.")
-    database = connect(root)
+    database = connect(root, against)
     ask = database.connection.sql if form == "parquet" else database.connection.execute
     try:
         result = _ask(database.connection, ask, _text(query))

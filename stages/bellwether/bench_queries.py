@@ -1,0 +1,152 @@
+"""Bench part: queries over a million answers, half of them prompts and half messages, made up and written as tables.
+
+A reference and two front ends of vLLM answer; every hundredth answer of an engine differs. One process runs one query
+and keeps its rows in DuckDB, as a query that asks them further would.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from bellwether.layout import RECORDED, corpus_folder, materials_table, reference_table, witness_table
+from bellwether.progress import say
+from bellwether.reports.database import connect
+from bellwether.tables import GROUP_ROWS, MATERIALS, PER_CORPUS, REFERENCE, WITNESS, TableWriter
+
+ROWS = 1_000_000
+"""Reference answers; the witnesses have as many again."""
+SLUGS = tuple(f"bench-{number}" for number in range(20))
+ENGINES = ("vllm-0.33.0", "vllm-rust-0.33.0")
+QUERIES = ("standing", "disputes")
+SOURCES = {"render": "hf-template", "parse": "roundtrip"}
+WORDS = "You are given a table of readings and one question about them. Call the tool when it helps; say so if not. "
+
+
+def compare(root: Path, work: Path) -> list[list[str]]:
+    """Build the tables below `work`, run each query of `root` over them, and return the rows of the bench's table."""
+    say("queries over a million rows")
+    build(root, work)
+    ran = {name: _child(work, name) for name in QUERIES}
+    seconds = sum(one["seconds"] for one in ran.values())
+    rows = [
+        [f"{name} over {ROWS:,} answers, s", f"{one['seconds']:.2f}", "", f"{one['rows']:,} rows", ""]
+        for name, one in ran.items()
+    ]
+    rows.append(["standing and disputes, s", f"{seconds:.2f}", "3.00", f"{seconds / 3:.2f}", "≤ 1"])
+    peak = max(one["peak"] for one in ran.values())
+    rows.append(["standing and disputes, peak memory in MB", f"{peak:,.0f}", "2,000", f"{peak / 2000:.2f}", "≤ 1"])
+    return rows
+
+
+def build(root: Path, work: Path, rows: int = ROWS) -> None:
+    """Write a checkout with `rows` reference answers and as many answers of each engine's kind."""
+    (work / "queries").mkdir(parents=True)
+    for path in (root / "queries").glob("*.sql"):
+        (work / "queries" / path.name).write_bytes(path.read_bytes())
+    _, _, oracle = (root / "params.yaml").read_text("utf-8").partition("oracle:")
+    head = f"checkpoints: [{', '.join(SLUGS)}]\ncorpora: [bench]\nengines: [{', '.join(ENGINES)}]\noracle:{oracle}"
+    (work / "params.yaml").write_text(head, "utf-8")
+    for name, schema in PER_CORPUS.items():
+        with TableWriter(corpus_folder(work, "bench") / f"{name}.parquet", schema):
+            pass
+    for slug in SLUGS:
+        folder = work / "fixtures" / slug
+        folder.mkdir(parents=True)
+        (folder / "manifest.toml").write_text(
+            f'model = "o/{slug}"\nrevision = "{"0" * 40}"\ntier = 3\nlicense = "MIT"\n[authority]\n'
+            'render = ["hf-template"]\nparse = ["roundtrip"]\n[inputs]\n',
+            "utf-8",
+        )
+        with TableWriter(materials_table(work, slug), MATERIALS):
+            pass
+        each = rows // len(SLUGS) // 2
+        for recorded in RECORDED:
+            with TableWriter(reference_table(work, slug, recorded), REFERENCE) as table:
+                if recorded in SOURCES:
+                    for batch in _reference(slug, recorded, each):
+                        table.write(batch)
+        for name in ENGINES:
+            engine, _, version = name.rpartition("-")
+            kinds = ("render", "parse") if engine == "vllm" else ("render",)
+            with TableWriter(witness_table(work, name, slug), WITNESS) as table:
+                for kind in kinds:
+                    for batch in _witness(slug, kind, each, engine, version):
+                        table.write(batch)
+
+
+def _reference(slug: str, kind: str, rows: int) -> Iterator[pa.RecordBatch]:
+    for first in range(0, rows, GROUP_ROWS):
+        numbers = range(first, min(first + GROUP_ROWS, rows))
+        told = {"source": SOURCES[kind], "outcome": "result", "encoder": "both", "normalisation": "both"}
+        yield _batch(REFERENCE, _answers(slug, kind, numbers, 0) | told, len(numbers))
+
+
+def _witness(slug: str, kind: str, rows: int, engine: str, version: str) -> Iterator[pa.RecordBatch]:
+    for first in range(0, rows, GROUP_ROWS):
+        numbers = range(first, min(first + GROUP_ROWS, rows))
+        told = {"engine": engine, "engine_version": version, "mode": "one-shot", "outcome": "result"}
+        yield _batch(WITNESS, _answers(slug, kind, numbers, 100) | told, len(numbers))
+
+
+def _answers(slug: str, kind: str, numbers: range, every: int) -> dict:
+    """Return the columns of answers of one kind; of `every` many one differs from what the reference says."""
+    said = [f"{WORDS}{number}" + ("!" if every and not number % every else "") for number in numbers]
+    columns: dict = {"checkpoint": slug, "kind": kind, "case_id": [f"{kind}/bench/case-{n:07}" for n in numbers]}
+    digests = _digests(slug, kind, said)
+    if kind == "render":
+        ids = pa.array([[n % 1000, *range(60), len(text)] for n, text in zip(numbers, said, strict=True)])
+        return columns | {
+            "prompt_text": said,
+            "prompt_ids": ids,
+            "prompt_text_sha256": digests,
+            "prompt_sha256": digests,
+        }
+    given = _digests(slug, kind, [str(number) for number in numbers])
+    calls = [[{"name": "f", "arguments": f'{{"a": {number}}}'}] for number in numbers]
+    columns |= {"output_sha256": given, "content": said, "tool_calls": calls, "message_sha256": digests}
+    return columns | {"message_value_sha256": digests, "message_bare_sha256": digests}
+
+
+def _digests(slug: str, kind: str, texts: list[str]) -> list[bytes]:
+    return [hashlib.sha256(f"{slug}/{kind}/{text}".encode()).digest() for text in texts]
+
+
+def _batch(schema: pa.Schema, columns: dict, rows: int) -> pa.RecordBatch:
+    arrays = []
+    for field in schema:
+        value = columns.get(field.name)
+        if value is None or isinstance(value, str):
+            arrays.append(pa.nulls(rows, field.type) if value is None else pa.array([value] * rows, field.type))
+        else:
+            arrays.append(value.cast(field.type) if isinstance(value, pa.Array) else pa.array(value, field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _child(work: Path, name: str) -> dict[str, float]:
+    """Run one query in a process of its own, so that its peak is its own."""
+    command = [sys.executable, "-m", "bellwether.bench_queries", str(work), name]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def _measure(work: Path, name: str) -> dict[str, float]:
+    begin = time.perf_counter()
+    connection = connect(work).connection
+    query = (work / "queries" / f"{name}.sql").read_text("utf-8")
+    connection.execute(f"create temp table result as {query}")
+    seconds = time.perf_counter() - begin
+    rows = connection.execute("select count(*) from result").fetchone()[0]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+    return {"seconds": seconds, "rows": rows, "peak": peak}
+
+
+if __name__ == "__main__":
+    print(json.dumps(_measure(Path(sys.argv[1]), sys.argv[2])))

@@ -1,0 +1,182 @@
+"""How two answers are compared in SQL: by digests alone, and only where both sides gave one.
+
+`claims` are the answers of the source that decides, `told` those of every source, `evidence` those of the witnesses, in
+the same columns, so that the macro `difference` compares a claim with a witness, two witnesses, or two recordings:
+
+| column | holds the digest of |
+|---|---|
+| ids | render: the prompt's ids; tokenize: the ids |
+| text | render: the prompt; parse, detokenize: the text of the output |
+| pieces | detokenize: the pieces |
+| message, spelling, bare | parse: the message by value, by bytes, and without white space |
+| given | parse, detokenize: the output ids the answer is about; a join key like the case |
+
+A failed measurement is not in `evidence`: nothing can be concluded from it.
+"""
+
+from __future__ import annotations
+
+COLUMNS = """
+    if(kind in ('parse', 'detokenize'), output_sha256, null) as given,
+    if(kind = 'render', prompt_sha256, if(kind = 'tokenize', output_sha256, null)) as ids,
+    if(kind = 'render', prompt_text_sha256, output_text_sha256) as text,
+    if(kind = 'detokenize', pieces_sha256, null) as pieces,
+    message_value_sha256 as message,
+    message_sha256 as spelling,
+    message_bare_sha256 as bare,
+    content,
+    reasoning_content,
+"""
+
+# Of a reference. Its own code refuses: that is an answer. Nothing proved: it claims nothing.
+ANSWER = """
+    'one-shot' as mode,
+    case
+        when outcome = 'rejected' and reason_class = 'error' then 'refused'
+        when outcome = 'rejected' then 'unproven'
+        else outcome
+    end as answer,
+"""
+
+
+def _evidence(view: str, table: str) -> str:
+    return f"""
+create view {view} as
+select checkpoint, kind, case_id, engine, engine_version, mode, outcome as answer, {COLUMNS}
+from {table}
+where outcome in ('result', 'refused');
+"""
+
+
+def _told(view: str, table: str) -> str:
+    """Encoder by encoder: whether one row says it for both, or two rows, is no difference between two recordings."""
+    return f"""
+create view {view} as
+select
+    checkpoint, kind, case_id, source, {ANSWER} {COLUMNS}
+    unnest(if(encoder in ('class', 'tokenizer.json'), [encoder], ['class', 'tokenizer.json'])) as encoder,
+from {table}
+where is_judged(kind, source, normalisation);
+"""
+
+
+VIEWS = "".join(
+    [
+        f"create view claims as select checkpoint, kind, case_id, encoder, {ANSWER} {COLUMNS} from deciding;",
+        _told("told", "reference"),
+        _told("told_before", "reference_before"),
+        _evidence("evidence", "witness"),
+        _evidence("evidence_before", "witness_before"),
+    ]
+)
+
+# Two refusals are equal whatever their wording. Null: one side holds nothing to compare by.
+MACROS = """
+create macro difference(one, other) as case
+    when one.answer = 'refused' and other.answer = 'refused' then 'same'
+    when one.answer = 'refused' or other.answer = 'refused' then 'rejected'
+    when one.kind = 'render' then case
+        when one.ids = other.ids then 'same'
+        when one.ids <> other.ids then 'prompt-ids'
+        when one.text = other.text then 'same'
+        when one.text <> other.text then 'prompt-text'
+    end
+    when one.kind = 'tokenize' then case when one.ids = other.ids then 'same' when one.ids <> other.ids then 'ids' end
+    when one.kind = 'detokenize' then case
+        when one.text <> other.text then 'text'
+        when one.pieces <> other.pieces then 'pieces'
+        when one.text = other.text or one.pieces = other.pieces then 'same'
+    end
+    when one.kind = 'parse' then case
+        when one.text <> other.text then if(other.mode = 'one-shot', 'output-text', 'chunk-text')
+        when one.message <> other.message then 'message'
+        when one.message = other.message then 'same'
+    end
+end;
+
+-- what is proved: null where less was compared than the kind is judged by, and nothing found that shows in the part
+-- as well. Prompts of which one side has no ids prove nothing; nor do equal texts of which one side has no pieces
+create macro agreement(one, other) as case
+    when difference(one, other) = 'prompt-text' then null
+    when difference(one, other) <> 'same' then false
+    when one.answer = 'refused' then true
+    when one.kind = 'render' and (one.ids is null or other.ids is null) then null
+    when one.kind = 'detokenize' and (one.pieces is null or other.pieces is null) then null
+    when difference(one, other) = 'same' then true
+end;
+
+create macro is_respelled(one, other) as
+    difference(one, other) = 'same' and coalesce(one.spelling <> other.spelling, false);
+
+create macro without_space(value) as regexp_replace(coalesce(value, ''), '\\s', '', 'g');
+
+-- of two messages that differ: in white space alone, or the first field that does in more
+create macro message_field(one, other) as case
+    when difference(one, other) is distinct from 'message' then null
+    when one.bare = other.bare then 'whitespace'
+    when coalesce(one.content, '') <> coalesce(other.content, '')
+        and without_space(one.content) <> without_space(other.content) then 'content'
+    when coalesce(one.reasoning_content, '') <> coalesce(other.reasoning_content, '')
+        and without_space(one.reasoning_content) <> without_space(other.reasoning_content) then 'reasoning_content'
+    else 'tool_calls'
+end;
+
+-- between two recordings of one case, of which one may be missing
+create macro moved(older, newer) as case
+    when older.case_id is null then 'appeared'
+    when newer.case_id is null then 'disappeared'
+    when older.answer in ('result', 'refused') and newer.answer in ('result', 'refused') then difference(older, newer)
+    when older.answer = newer.answer then 'same'
+    else 'claim'
+end;
+
+-- the order in which differences are looked for, one below the other
+create macro difference_rank(what) as
+    list_position(
+        ['rejected', 'prompt-ids', 'prompt-text', 'ids', 'output-text', 'chunk-text', 'text', 'pieces', 'message'], what
+    )
+"""
+
+# Of the few rows that are shown as examples; these read texts, ids and calls.
+SHOWN = """
+-- which part of two answers shows the difference: prompts as texts where both sides have one
+create macro shown_part(one, other, what, field) as case
+    when what in ('prompt-ids', 'prompt-text')
+        then if(one.prompt_text <> other.prompt_text, 'prompt_text', 'prompt_ids')
+    when what = 'ids' then 'output_ids'
+    when what = 'pieces' then 'piece_ends'
+    when what in ('text', 'output-text', 'chunk-text') then 'output_text'
+    when what = 'message' and field = 'whitespace'
+        then if(coalesce(one.content, '') <> coalesce(other.content, ''), 'content', 'reasoning_content')
+    when what = 'message' then field
+end;
+
+-- that part as a list of numbers or characters
+create macro shown(answer, part) as case part
+    when 'prompt_ids' then answer.prompt_ids::text[]
+    when 'output_ids' then answer.output_ids::text[]
+    when 'piece_ends' then answer.piece_ends::text[]
+    when 'prompt_text' then string_split(answer.prompt_text, '')
+    when 'output_text' then string_split(answer.output_text, '')
+    when 'content' then string_split(coalesce(answer.content, ''), '')
+    when 'reasoning_content' then string_split(coalesce(answer.reasoning_content, ''), '')
+    when 'tool_calls' then string_split(to_json(coalesce(answer.tool_calls, []))::text, '')
+end;
+
+-- 0-based; the shorter length where one begins with the other
+create macro first_difference(one, other) as
+    list_position(list_transform(list_zip(one, other), lambda pair: pair[1] is distinct from pair[2]), true) - 1;
+
+-- 8 numbers or 40 characters either way
+create macro shown_around(side, part, place) as if(
+    part in ('prompt_ids', 'output_ids', 'piece_ends'),
+    array_to_string(side[greatest(place - 7, 1):place + 9], ' '),
+    array_to_string(side[greatest(place - 39, 1):place + 41], '')
+);
+
+create macro shown_side(answer, side, part, place) as if(
+    answer.outcome = 'result',
+    coalesce(shown_around(side, part, place), 'result'),
+    answer.outcome || coalesce(': ' || left(answer.reason, 80), '')
+)
+"""

@@ -1,0 +1,71 @@
+"""Releases of engines in the order they came out, and which of each engine's is the pinned one: the newest listed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from bellwether.errors import ParamsError
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release of an engine."""
+
+    name: str
+    """`<engine>-<version>`, as params.yaml lists it."""
+    engine: str
+    version: str
+    order: int
+    """From 1, among the listed releases of the engine."""
+    pinned: bool
+
+
+def releases(names: Iterable[str]) -> list[Release]:
+    """Return the releases `names` lists, engine by engine, the oldest first.
+
+    Raises:
+        ParamsError: a name does not end in `-<version>`.
+    """
+    split = sorted((_split(name) for name in names), key=lambda one: (one[0], version_key(one[1])))
+    found = []
+    for engine, group in groupby(split, key=lambda one: one[0]):
+        versions = [version for _, version in group]
+        found += [
+            Release(f"{engine}-{version}", engine, version, order, order == len(versions))
+            for order, version in enumerate(versions, 1)
+        ]
+    return sorted(found, key=attrgetter("engine", "order"))
+
+
+def version_key(version: str) -> tuple:
+    """Return a key that sorts versions: as PEP 440 does, and before them the others, numbers in them by value."""
+    try:
+        return (1, Version(version))
+    except InvalidVersion:
+        return (0, [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in re.split(r"(\d+)", version)])
+
+
+def covers(versions: str, version: str) -> bool:
+    """Return whether `version` lies in the PEP 440 range `versions`, pre-releases too. Of a version that is no PEP 440
+    version, such as the build `b10775`, the letters before the number do not count."""
+    try:
+        number = Version(version)
+    except InvalidVersion:
+        number = Version(re.sub(r"\A\D+", "", version))
+    return SpecifierSet(versions).contains(number, prereleases=True)
+
+
+def _split(name: str) -> tuple[str, str]:
+    engine, _, version = name.rpartition("-")
+    if not engine or not re.search(r"\d", version):
+        raise ParamsError(
+            f"params.yaml: engines: {name!r} is no release", next_step="Write '<engine>-<version>', as 'vllm-0.33.0'."
+        )
+    return engine, version
