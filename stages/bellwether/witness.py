@@ -25,7 +25,7 @@ from bellwether.tables import WITNESS, TableWriter
 from bellwether.whole import write_whole
 from bellwether.witnesses import answers, vllm_rust
 from bellwether.witnesses.conversation import Conversation, Respondents
-from bellwether.witnesses.engines import Engine, engine, options_of
+from bellwether.witnesses.engines import PARSERS, Engine, engine, options_of
 from bellwether.witnesses.outcome import Failed, NotLoaded, Outcome, lasting
 from bellwether.witnesses.process import Program, Server
 from bellwether.witnesses.questions import RECORDED, Ask, Questions
@@ -33,12 +33,15 @@ from bellwether.witnesses.questions import RECORDED, Ask, Questions
 JOBS = 2
 """Checkpoints at a time: an engine has its own processor time for each."""
 CODE = (
-    *("chunk_plans.py", "corpora/store.py", "digests.py", "layout.py", "params.py", "tables.py", "witness.py"),
-    *("witnesses/answers.py", "witnesses/conversation.py", "witnesses/engines.py", "witnesses/outcome.py"),
-    *("witnesses/process.py", "witnesses/questions.py", "witnesses/scope.py", "witnesses/vllm_rust.py"),
+    *("chunk_plans.py", "corpora/store.py", "digests.py", "tables.py", "witness.py"),
+    *("witnesses/answers.py", "witnesses/conversation.py", "witnesses/outcome.py", "witnesses/questions.py"),
+    "witnesses/scope.py",
 )
-"""Modules of this package that have a part in a table; when one changes, tables are recorded again."""
-INSIDE = ("jail.py", "serve.py", "tether.py")
+"""Modules of this package that have a part in a table; when one changes, tables are recorded again. What a pin or the
+registry of engines says to a table is taken by value."""
+HTTP_CODE = ("witnesses/vllm_rust.py",)
+PROCESS_CODE = ("witnesses/process.py",)
+INSIDE = ("jail.py", "serve.py")
 """The same, of stages/environments. An engine's own folder there counts whole."""
 
 
@@ -75,6 +78,7 @@ def main(
             until then stay.
         ParamsError, PinMismatch, InputUnavailable, TableError: what it reads is not what is pinned.
     """
+    root = root.resolve()  # an engine works in another folder
     params, release = read_params(root), engine(name)
     if not slugs:
         _remove_others(root, name, params.checkpoints)
@@ -112,13 +116,9 @@ def start(root: Path, release: Engine) -> Respondents:
     """
     if release.over_http:
         return vllm_rust.Fronts(vllm_rust.executable(root, say))
-    script = ENVIRONMENTS / release.folder / "witness.py"
+    python = environment(release.folder).python
     say(f"{release.name}: importing the engine")
-    return Server(Program(release.name, script, _python(release), release.variables))
-
-
-def _python(release: Engine) -> Path:
-    return environment(release.environment).python
+    return Server(Program(release.name, ENVIRONMENTS / release.folder / "witness.py", python, release.variables))
 
 
 def _record(
@@ -132,8 +132,9 @@ def _record(
     passing = {str(folder): "<model>", **respondents.passing}
     head = {"checkpoint": slug, "engine": release.engine, "engine_version": release.version}
     settings = {
-        **{"model": str(folder), "slug": slug, "options": task.options, "clock": params.clock.isoformat()},
-        **{parser: task.options.get(parser) for parser in ("tool_parser", "reasoning_parser")},
+        **{"model": str(folder), "slug": slug, "clock": params.clock.isoformat()},
+        **{parser: task.options.get(parser) for parser in PARSERS},
+        "options": {option: value for option, value in task.options.items() if option not in PARSERS},
     }
     conversation: Conversation | None = None
     not_loaded: str | None = None
@@ -221,7 +222,7 @@ def _task(root: Path, params: Params, release: Engine, slug: str) -> _Task:
     manifest = read_manifest(root, slug)
     where = f"fixtures/{slug}/manifest.toml: [engines.{release.engine}]"
     options = options_of(release, manifest.engines.get(release.engine, {}), where)
-    parses = any(option.endswith("_parser") for option in options)
+    parses = not options.keys().isdisjoint(PARSERS)
     kinds = tuple(kind for kind in release.kinds if kind != "parse" or parses)
     return _Task(manifest, options, kinds, _key(root, params, release, manifest, options, kinds))
 
@@ -231,16 +232,18 @@ def _key(
 ) -> str:
     """Return the sha256 over all that has a part in a table: code, scope, pins, and the tables it is asked from."""
     package = Path(__file__).parent
-    inside = [ENVIRONMENTS / name for name in INSIDE]
-    if release.folder:
+    inside: list[Path] = []
+    if not release.over_http:
+        inside += [ENVIRONMENTS / name for name in (*INSIDE, *release.shared)]
         inside += [path for path in sorted((ENVIRONMENTS / release.folder).rglob("*")) if _counts(path)]
+    way = HTTP_CODE if release.over_http else PROCESS_CODE
     tables = [reference_table(root, manifest.slug, name) for name in sorted({RECORDED[kind] for kind in kinds})]
     for corpus in params.corpora:
         tables += [corpus_folder(root, corpus) / f"{name}.parquet" for name in ("cases", "requests")]
     parts = {
-        "code": {name: sha256_of_file(package / name) for name in CODE},
+        "code": {name: sha256_of_file(package / name) for name in (*CODE, *way)},
         "inside": {path.relative_to(ENVIRONMENTS).as_posix(): sha256_of_file(path) for path in inside},
-        "release": [release.name, release.environment, dict(release.variables)],
+        "release": [release.name, dict(release.variables)],
         "scope": [params.witness.plans, params.witness.share, params.clock.isoformat(), list(params.corpora)],
         "checkpoint": [manifest.slug, dict(manifest.inputs), manifest.authority["parse"][0], options, kinds],
         "tables": {path.relative_to(root).as_posix(): sha256_of_file(path) for path in tables if path.is_file()},

@@ -24,9 +24,10 @@ class Engine:
     heavy: bool
     """Whether it needs an environment of gigabytes."""
     folder: str
-    """Folder below stages/environments with the script that runs inside; empty when it is reached over HTTP."""
-    environment: str | None = None
-    """The Python environment it runs in; None: this one."""
+    """Folder below stages/environments with its requirements and the script that runs inside; empty when it is reached
+    over HTTP."""
+    shared: tuple[str, ...] = ()
+    """Modules of stages/environments that its script uses, beside those every script does."""
     options: tuple[str, ...] = PARSERS
     """Keys of its table in a manifest."""
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -38,17 +39,24 @@ class Engine:
         return not self.folder
 
 
-VLLM = {"VLLM_TARGET_DEVICE": "cpu", "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "ERROR"}
+_VLLM = {
+    "kinds": ALL_KINDS,
+    "heavy": True,
+    "shared": ("vllm_front_end.py",),
+    "options": (*PARSERS, "architecture", "tokenizer_mode", "content_format"),
+}
+_SGLANG = {"kinds": ALL_KINDS, "heavy": True, "shared": ("sglang_front_end.py",)}
+_TEMPLATE = {"kinds": ("render",), "heavy": False, "shared": ("chat_template.py",), "options": ()}
 
 ENGINES = {
-    engine.name: engine
-    for engine in (
+    release.name: release
+    for release in (
         Engine("vllm-rust-0.33.0", "vllm-rust", "0.33.0", ("render",), False, ""),
-        Engine("minijinja-3.1.0", "minijinja", "3.1.0", ("render",), False, "minijinja-3.1.0", "minijinja-3.1.0"),
-        Engine("llama.cpp-b10775", "llama.cpp", "b10775", ("render",), False, "llama.cpp-b10775", "llama.cpp-b10775"),
-        Engine("vllm-0.33.0", "vllm", "0.33.0", ALL_KINDS, True, "vllm-0.33.0", "vllm-0.33.0", variables=VLLM),
-        Engine("vllm-0.32.0", "vllm", "0.32.0", ALL_KINDS, True, "vllm-0.32.0", "vllm-0.32.0", variables=VLLM),
-        Engine("sglang-0.5.23", "sglang", "0.5.23", ALL_KINDS, True, "sglang-0.5.23", "sglang-0.5.23"),
+        Engine("minijinja-3.1.0", "minijinja", "3.1.0", folder="minijinja-3.1.0", **_TEMPLATE),
+        Engine("llama.cpp-b10775", "llama.cpp", "b10775", folder="llama.cpp-b10775", **_TEMPLATE),
+        Engine("vllm-0.33.0", "vllm", "0.33.0", folder="vllm-0.33.0", **_VLLM),
+        Engine("vllm-0.32.0", "vllm", "0.32.0", folder="vllm-0.32.0", **_VLLM),
+        Engine("sglang-0.5.23", "sglang", "0.5.23", folder="sglang-0.5.23", **_SGLANG),
     )
 }
 """Name → engine release."""

@@ -103,15 +103,15 @@ def vocabulary_size(folder: Path) -> int | None:
     return None
 
 
-def arguments(folder: Path, options: Mapping[str, str]) -> list[str]:
+def arguments(folder: Path, settings: Mapping[str, Any]) -> list[str]:
     """Return how the front end is started for a snapshot, without the address."""
     size = vocabulary_size(folder)
     found = ["--served-model-name", MODEL]
     if size is not None:
         found += ["--hf-overrides", json.dumps({"vocab_size": size})]
     for option, flag in (("tool_parser", "--tool-call-parser"), ("reasoning_parser", "--reasoning-parser")):
-        if option in options:
-            found += [flag, options[option]]
+        if settings[option] is not None:
+            found += [flag, settings[option]]
     return found
 
 
@@ -160,7 +160,7 @@ class Fronts:
         with self._lock:
             if self._closed:
                 raise WitnessError("vLLM's Rust front end was ended", next_step="Run again.")
-            front = Front(self._program, Path(settings["model"]), settings["options"])
+            front = Front(self._program, settings)
             self._open.append(front)
         front.wait()
         return front
@@ -176,11 +176,11 @@ class Fronts:
 class Front:
     """One front end that loads one checkpoint."""
 
-    def __init__(self, program: Path, folder: Path, options: Mapping[str, str]) -> None:
+    def __init__(self, program: Path, settings: Mapping[str, Any]) -> None:
         """Start it on a free port; `wait` before the first question."""
         self._program = program
-        self._folder = folder
-        self._arguments = arguments(folder, options)
+        self._folder = Path(settings["model"])
+        self._arguments = arguments(self._folder, settings)
         self._waiting: deque[str] = deque()
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
         self.ends = False
