@@ -414,6 +414,50 @@ def models(hub: bool, check: bool, root: Path) -> None:
 
 
 @cli.command()
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["markdown", "json", "csv"]),
+    default="markdown",
+    show_default=True,
+    help="How the matrix is printed.",
+)
+@click.option("--refresh", is_flag=True, help="Read the registries from their packages and write the stored list.")
+@click.option("--check", is_flag=True, help="Read them, write nothing, exit 1 when the stored list differs.")
+@click.option(
+    "--gateway", is_flag=True, help="With one of these: ask a running SMG gateway too, in its own environment."
+)
+@root_option
+def gaps(form: str, refresh: bool, check: bool, gateway: bool, root: Path) -> None:
+    """Print which parsers, renderers and tokenizers vLLM, SGLang and SMG register, and which the fixtures exercise.
+
+    \b
+    gateway_missing  an engine registers it, or a fixture has it, and the gateway does not
+    engines_differ   the gateway and one engine register it, and no case exercises it
+    no_fixtures      all register it, and no case exercises it
+    gateway_only     the gateway alone registers it
+    covered          the gateway registers it, and cases exercise it
+
+    Names that mean the same stand in queries/aliases.toml, rows in queries/gaps.sql. The registries lie in
+    fixtures/registries, so that printing needs no package.
+    """
+    from bellwether import gaps as stage
+    from bellwether.reports import gaps as matrix
+
+    if refresh and check:
+        raise click.UsageError("--refresh and --check exclude each other")
+    if gateway and not (refresh or check):
+        raise click.UsageError("--gateway goes with --refresh or --check")
+    if refresh or check:
+        registries = (stage.refresh if refresh else stage.check)(root, ask_gateway=gateway)
+        click.echo(f"{len(registries.parts):,} names registered by {len(registries.systems)} systems")
+        return
+    text, missing = matrix.text(root, form)
+    click.echo(text, nl=False)
+    _note(missing)
+
+
+@cli.command()
 @root_option
 def patterns(root: Path) -> None:
     """Record what the patterns of transformers' response templates find in corpus/patterns/probes.jsonl.

@@ -2,7 +2,7 @@
 
 | table | one row per |
 |---|---|
-| registry | kind, system and registered name, with its implementation; `role` is engine or gateway, `place` the system's |
+| registry | kind, system and registered name, with its implementation; `role` is engine or gateway |
 | aliases | kind, system, name and key it stands for, with the reason |
 | uses | checkpoint in scope, kind, system and name of the part that reads or writes its cases |
 
@@ -57,8 +57,10 @@ def add_registries(connection: duckdb.DuckDBPyConnection, root: Path, params: Pa
         connection,
         "registry",
         [
-            (one.kind, one.system, registries.systems[one.system]["version"], ROLES[one.system])
-            + (systems.index(one.system), one.name, one.implementation)
+            (
+                *(one.kind, one.system, registries.systems[one.system]["version"], ROLES[one.system]),
+                *(systems.index(one.system), one.name, one.implementation),
+            )
             for one in registries.parts
         ],
     )
