@@ -104,7 +104,12 @@ def load(version: str, settings: dict, stream: Stream, arguments: Callable) -> t
         set_clock(datetime.datetime.fromisoformat(settings["clock"]))
     folder, added = working_copy(Path(settings["model"]), options.get("architecture"))
     loop = asyncio.new_event_loop()
-    app = application(folder, settings, arguments, loop)
+    try:
+        app = application(folder, settings, arguments, loop)
+    except (Exception, SystemExit) as error:
+        raise ValueError(
+            f"vLLM {version} does not start on {settings['slug']}: {type(error).__name__}: {error}"
+        ) from error
     server = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://vllm")
     derenderer = app.state.online_derenderer
 
@@ -124,7 +129,12 @@ def load(version: str, settings: dict, stream: Stream, arguments: Callable) -> t
                 pieces = detokenized(derenderer.renderer.get_tokenizer(), [], question["ids"])
                 return {"text": "".join(pieces), "pieces": pieces}
             case "parse":
-                return {"modes": parsed(derenderer, question, stream)}
+                try:
+                    request = ChatCompletionRequest.model_validate(json.loads(with_model(question["request"])))
+                except ValidationError:
+                    post("/v1/chat/completions/render", with_model(question["request"]))  # refuses, in its own words
+                    raise
+                return {"modes": parsed(derenderer, request, question, stream)}
         raise ValueError(f"vLLM is not asked for {question['kind']}")
 
     return answer, facts_of(app.state, settings, added)
@@ -169,7 +179,9 @@ def working_copy(model: Path, architecture: str | None) -> tuple[Path, dict]:
     if not config.get("architectures"):
         named = architecture or MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(config["model_type"])
         if named is None:
-            raise ValueError(f"transformers names no architecture for {config['model_type']}: state one in the manifest")
+            raise ValueError(
+                f"transformers names no architecture for {config['model_type']}: state one in the manifest"
+            )
         added = {"architectures": [named if isinstance(named, str) else named[0]]}
     else:
         added = {}
@@ -270,19 +282,12 @@ def detokenized(tokenizer: Any, prompt_ids: list[int], ids: Sequence[int], *, sp
     return pieces
 
 
-def parsed(derenderer: Any, question: dict, stream: Stream) -> dict[str, dict]:
+def parsed(derenderer: Any, request: ChatCompletionRequest, question: dict, stream: Stream) -> dict[str, dict]:
     """Return what each mode makes of an output: a message, or how it was refused or failed.
 
     A parser sees the id that ends the turn, and no text of it, as in the engine. It comes with the last chunk; where
     every id comes alone, it does too.
-
-    Raises:
-        Refused: the server refuses the request itself.
     """
-    try:
-        request = ChatCompletionRequest.model_validate(json.loads(with_model(question["request"])))
-    except ValidationError as error:
-        raise Refused("Bad Request", error) from None
     prompt_ids, ids = question["prompt_ids"], question["ids"]
     ended = [] if question["stop_id"] is None else [question["stop_id"]]
     pieces = detokenized(
