@@ -1,0 +1,176 @@
+"""SGLang's chat front end without an engine: what the scripts of its releases share. Runs in SGLang's Python, on a CPU.
+
+A script builds the front end of one checkpoint, and this module asks it. Kinds are independent: a request whose prompt
+SGLang would refuse to write still has its output parsed, with the prompt given as ids, which SGLang's server takes.
+
+An output comes in steps, as from the scheduler. A chunk is a step. The id that ends the turn comes with the last chunk;
+where every id comes alone, it does too.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+from serve import Refused
+from transformers.utils import chat_template_utils
+
+Answer = Callable[[dict], dict]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An output, and how it ends: `stop_id` is the id that ended the turn, None where it was cut short."""
+
+    prompt_ids: list[int]
+    ids: list[int]
+    stop_id: int | None
+
+    @property
+    def finish(self) -> dict:
+        """SGLang's finish reason."""
+        if self.stop_id is None:
+            return {"type": "length", "length": len(self.ids)}
+        return {"type": "stop", "matched": self.stop_id}
+
+    @property
+    def ended(self) -> list[int]:
+        """All ids the engine has sampled."""
+        return [*self.ids, *([] if self.stop_id is None else [self.stop_id])]
+
+    def steps(self, lengths: Iterable[int], *, alone: bool) -> list[list[int]]:
+        """Return the ids of each step; the id that ends the turn joins the last one, or stands `alone`."""
+        cut, start = [], 0
+        for length in lengths:
+            cut.append(self.ids[start : start + length])
+            start += length
+        last = self.ended[len(self.ids) :]
+        if not cut or (alone and last):
+            return [*cut, last]
+        return [*cut[:-1], cut[-1] + last]
+
+
+class FrontEnd(Protocol):
+    """The front end of one checkpoint."""
+
+    tokenizer: Any
+
+    def request(self, body: Any) -> Any:
+        """Return the request of the server's protocol. Raises what the server raises."""
+
+    def prompt_ids(self, request: Any) -> list[int]:
+        """Return the prompt."""
+
+    def detokenized(self, ids: list[int]) -> list[str]:
+        """Return the text each id adds, special tokens kept."""
+
+    def one_shot(self, request: Any, output: Output) -> dict:
+        """Return the message of an answer that is not streamed."""
+
+    def streamed(self, request: Any, output: Output, steps: list[list[int]]) -> dict:
+        """Return the message a client puts together from a stream."""
+
+
+def answering(front: FrontEnd, server_errors: Callable[[Exception], Refused | None]) -> Answer:
+    """Return what answers questions to `front`.
+
+    `server_errors` tells which exceptions the server answers with a 400.
+    """
+
+    def within(measure: Callable[[], Any]) -> Any:
+        try:
+            return measure()
+        except Exception as error:
+            refused = server_errors(error)
+            if refused is None:
+                raise
+            raise refused from None
+
+    def outcome(measure: Callable[[], dict]) -> dict:
+        try:
+            return {"message": within(measure)}
+        except Refused as refused:
+            return {"refused": {"code": refused.code, "message": str(refused)}}
+        except Exception as error:
+            return {"failed": {"code": type(error).__name__, "message": str(error)}}
+
+    def request_of(question: dict) -> Any:
+        try:
+            return front.request(json.loads(question["request"]))
+        except (ValidationError, json.JSONDecodeError) as error:  # FastAPI reads the body, and answers 400
+            raise Refused("BadRequest", error) from None
+
+    def parsed(question: dict) -> dict[str, dict]:
+        output = Output(question["prompt_ids"], question["ids"], question["stop_id"])
+        modes = {"one-shot": outcome(lambda: front.one_shot(request_of(question), output))}
+        for name, lengths in question["plans"].items():
+            steps = output.steps(lengths, alone=name == "per_token")
+            modes[name] = outcome(lambda steps=steps: front.streamed(request_of(question), output, steps))
+        return modes
+
+    def answer(question: dict) -> dict:
+        match question["kind"]:
+            case "render":
+                return {"prompt_ids": within(lambda: front.prompt_ids(request_of(question))), "prompt_text": None}
+            case "tokenize":
+                return {"ids": front.tokenizer.encode(question["text"], add_special_tokens=False)}
+            case "detokenize":
+                pieces = front.detokenized(question["ids"])
+                return {"text": "".join(pieces), "pieces": pieces}
+            case "parse":
+                request_of(question)  # a request that is refused is refused once, not mode for mode
+                return {"modes": parsed(question)}
+        raise ValueError(f"SGLang is not asked for {question['kind']}")
+
+    return answer
+
+
+class Stream:
+    """A message put together from a stream: texts joined per field, calls per index."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str | None] = {"content": None, "reasoning_content": None}
+        self._calls: dict[int, dict[str, str]] = {}
+
+    def take(self, event: str) -> None:
+        """Add a server-sent event. Raises Refused for an error the stream reports."""
+        data = event.strip().removeprefix("data: ")
+        if data == "[DONE]":
+            return
+        said = json.loads(data)
+        if "error" in said:
+            raise Refused(said["error"]["type"], said["error"]["message"])
+        for choice in said["choices"]:
+            delta = choice["delta"]
+            for name in self._texts:
+                if (more := delta.get(name)) is not None:
+                    self._texts[name] = (self._texts[name] or "") + more
+            for part in delta.get("tool_calls") or ():
+                call = self._calls.setdefault(part["index"], {"name": "", "arguments": ""})
+                for name in call:
+                    call[name] += part["function"].get(name) or ""
+
+    def message(self) -> dict:
+        """Return the message."""
+        return self._texts | {"tool_calls": [self._calls[index] for index in sorted(self._calls)]}
+
+
+def set_clock(moment: datetime.datetime) -> None:
+    """Make templates of this process see `moment`."""
+
+    class Fixed(datetime.datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> datetime.datetime:
+            return moment
+
+    chat_template_utils.datetime = Fixed
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Return package → installed version."""
+    return {name: metadata.version(name) for name in packages}
