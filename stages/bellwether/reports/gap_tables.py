@@ -48,7 +48,7 @@ def add_registries(connection: duckdb.DuckDBPyConnection, root: Path, params: Pa
     registries = listed.read(root)
     manifests = [read_manifest(root, path.parent.name) for path in sorted((root / "fixtures").glob("*/manifest.toml"))]
     in_scope = [manifest for manifest in manifests if manifest.slug in params.checkpoints]
-    names = _names(registries, manifests)
+    names = registered_names(registries, manifests)
     used = [row for manifest in in_scope for row in uses(manifest)]
     _require_known(used, names)
     connection.execute(TABLES)
@@ -86,7 +86,7 @@ def uses(manifest: Manifest) -> list[tuple[str, str, str, str]]:
     return [*found, (manifest.slug, "tokenizer", SOURCE, OF_TEXT)]
 
 
-def _names(registries: Registries, manifests: Iterable[Manifest]) -> aliases.Names:
+def registered_names(registries: Registries, manifests: Iterable[Manifest]) -> aliases.Names:
     """Return the names of every registry, and the sources of every manifest, in scope or not: an alias does not turn
     wrong when params.yaml lists fewer checkpoints."""
     found: dict[tuple[str, str], set[str]] = {}

@@ -1,4 +1,4 @@
-"""The gap matrix: which parsers, renderers and tokenizers systems register, which a gateway lacks, which cases exercise.
+"""The gap matrix: which parsers, renderers and tokenizers systems register, which a gateway lacks, which are exercised.
 
 The rows are queries/gaps.sql; this module shows them.
 """
@@ -39,8 +39,8 @@ Row = Mapping[str, Any]
 
 
 def text(root: Path, form: str) -> tuple[str, tuple[str, ...]]:
-    """Return the matrix as `markdown`, `json` or `csv`, and the tables of references that are missing: their cases count
-    as not there.
+    """Return the matrix as `markdown`, `json` or `csv`, and the tables of references that are missing: their cases are
+    not counted.
 
     Raises:
         ParamsError: the query does not run, an alias or a manifest names what no registry has. Otherwise as `connect`.
