@@ -35,8 +35,10 @@ BUILD = "b10775"
 WASM = "4de88e68f8792347f1328be3ea377aa15100f2df7d2daf07fa6bee067d9c516f"
 """sha256 of the module."""
 FUEL = 20_000_000_000
-"""Instructions per render, some seconds' worth. Most renders need less than a hundredth."""
+"""Instructions per render, some seconds' worth. Real prompts take less than a twentieth."""
 MEMORY_BYTES = 512 << 20
+OUT_OF_MEMORY = "std::bad_alloc"
+"""How the engine says that it got no more memory."""
 UNREADABLE = {"lexer", "parser"}
 """Stages at which a template is not one to the engine, whatever the request."""
 
@@ -156,6 +158,8 @@ def text_of(said: dict) -> str:
         case {"ok": False, "stage": "raise", "error": str(error)}:
             raise Refused("template-error", error)
         case {"ok": False, "stage": "render", "error": str(error), "caps": dict(caps)} if caps:
+            if error.endswith(OUT_OF_MEMORY):  # our bound, not the engine's
+                raise EngineFailed(f"more than {MEMORY_BYTES:,} bytes")
             raise Refused("template-error", last_line(error))
     raise EngineFailed(str(said))
 

@@ -24,8 +24,8 @@ from serve import Refused, beside
 chat_template = beside("chat_template")
 
 CLOCK = "2026-01-15T12:00:00"
-FUEL = 200_000_000
-"""Instructions per render, some seconds' worth. Real templates need less than a thousandth."""
+FUEL = 50_000_000
+"""Instructions per render, some seconds' worth. Real prompts take less than a hundredth."""
 REFUSES = "template-error"
 
 
