@@ -7,7 +7,7 @@ ones. Its text comes from the incremental detokenizer of the engine, primed with
 
 | what vLLM is told | why |
 |---|---|
-| an architecture's name, and a class without layers for it | the real class, imported in a process of its own, takes 20 s |
+| an architecture by name, and a class without layers for it | the real class takes 20 s and a process of its own |
 | a context of `CONTEXT` tokens | a narrowed config.json states none, and the length of a prompt is no question here |
 | to keep special tokens, as its derender route does | a parser looks for them |
 """
