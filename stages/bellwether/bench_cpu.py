@@ -32,6 +32,7 @@ from bellwether.materials.snapshot import lay_out
 from bellwether.params import read_manifest, read_packages, read_params
 from bellwether.progress import say
 from bellwether.tables import BATCH_ROWS, REFERENCE, batches, record_batch
+from bellwether.thrift import settle
 
 SLUGS = ("qwen3-8b", "glm-4.6", "mistral-7b-instruct-v0.3", "gemma-4-e4b-it")
 """One of each kind: byte-level with and without a normalizer, Metaspace `first`, the slowest template."""
@@ -159,6 +160,7 @@ def _ours(root: Path, slug: str, folder: Path, asked: Path) -> dict[str, Any]:
 
     checkpoint = _load(root, slug, folder)
     checkpoint.encoders[0].encode(["a"])  # the proof is part of loading
+    settle()
 
     def answers(texts: list[str]) -> Iterator[list[list[int] | None]]:
         cases = [{"case_id": f"render/x/{place}", "request": text} for place, text in enumerate(texts)]

@@ -31,6 +31,7 @@ from bellwether.layout import inputs_folder, reference_table
 from bellwether.params import read_manifest, read_params
 from bellwether.progress import Progress
 from bellwether.tables import BATCH_ROWS, REFERENCE, TableWriter, record_batch
+from bellwether.thrift import settle
 from bellwether.whole import write_whole
 
 Rows = list[dict[str, Any]]
@@ -190,6 +191,7 @@ def _start(recording: Recording) -> None:
         for table in recording.tables:
             answer = importlib.import_module(table.oracle).answer
             _worker[table.name] = with_prompts if table.needs_prompts else alone, answer
+        settle()
     except Exception as error:
         _failure = error
 

@@ -188,6 +188,17 @@ def test_first_and_last_text_of_a_call_are_compared_with_the_whole(texts):
         encoder.encode(texts)
 
 
+def test_texts_the_caller_names_are_compared_with_the_whole():
+    """Inside a call too, and when a call has one text only; unnamed ones are left to the other rules."""
+    encoder = _wrong()
+    encoder.encode([RIGHT])
+    encoder.encode_packed([RIGHT, WRONG, RIGHT], ends=[0])
+    with pytest.raises(OracleError, match="text 2 of 3"):
+        encoder.encode_packed([RIGHT, WRONG, RIGHT], ends=[1])
+    with pytest.raises(OracleError, match="text 1 of 1"):
+        encoder.encode_packed([WRONG], ends=[0])
+
+
 def test_every_fiftieth_text_is_compared_with_the_whole():
     """Single texts come one by one: the first is compared, and then every fiftieth."""
     with pytest.raises(OracleError, match="text 1 of 1"):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import random
 import re
 from collections import Counter
+from itertools import product
 from typing import Any
 
 import pytest
@@ -176,7 +178,12 @@ def adversarial(draw: random.Random, contents: list[str], length: int) -> str:
 def _texts(tokenizer: Tokenizer, seed: int, count: int) -> list[str]:
     draw = random.Random(seed)
     contents = [token["content"] for token in json.loads(tokenizer.to_str())["added_tokens"]]
-    return ["", *contents, *(adversarial(draw, contents, draw.randrange(1, 14)) for _ in range(count))]
+    texts = ["", *contents]
+    for _ in range(count):  # many begin as the one before does, up to any place of it
+        shared = draw.randrange(2 * len(texts[-1]) + 1)
+        begin = texts[-1][:shared] if shared <= len(texts[-1]) else ""
+        texts.append(begin + adversarial(draw, contents, draw.randrange(1, 14)))
+    return texts
 
 
 EXAMPLES = int(os.environ.get("BELLWETHER_EXAMPLES", "1500"))
@@ -446,6 +453,29 @@ def test_only_new_segments_are_encoded_in_one_call_for_all_texts(calls):
     encoder.encode(["a<s>ab<s>ba"])
     assert calls == [["a", "b", "ab"], ["ba"]]
     assert encoder.encoded == 4
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_text_that_begins_as_the_one_before_is_split_as_if_alone(first):
+    """Whatever two texts share, and wherever the difference stands: inside a token, at an end, before all of them."""
+    tokenizer, proof = _proved(words(token("<s>"), token("[ab]")))
+    proof = dataclasses.replace(proof, first=first)
+    texts = ["a<s>b[ab]ab<s>", "a<s>b[ab]ab<s>ba", "a<s>b[ab]ab<s", "a<s>b[a", "a<s>b[ab]", "a<s>", "a<", "a<s>[ab]"]
+    texts += ["<s>a[ab]", "<s>", "<s>a", "", "b<s>a[ab]", "b<s>é[ab]<s>", "b<s>é[ab]中<s>b", "ab", "ab<s>"]
+    for one, other in product(texts, repeat=2):
+        grown = SegmentEncoder(tokenizer, proof)
+        grown._segments(one)
+        assert grown._segments(other) == SegmentEncoder(tokenizer, proof)._segments(other), (one, other)
+        assert grown._segments(one + other) == SegmentEncoder(tokenizer, proof)._segments(one + other), (one, other)
+
+
+def test_shared_begin_is_not_split_again(monkeypatch):
+    """What is split of a prompt that goes on is what comes after the last cut it shares."""
+    encoder, split = SegmentEncoder(*_proved(words(token("<s>")))), []
+    plain = encoder._split
+    monkeypatch.setattr(encoder, "_split", lambda text: split.append(text) or plain(text))
+    encoder.encode(["a<s>b<s>ab", "a<s>b<s>ba<s>", "a<s>ab", "b"])
+    assert split == ["a<s>b<s>ab", "ba<s>", "ab", "b"]
 
 
 def test_kept_segments_take_no_more_than_the_limit(calls):

@@ -31,13 +31,21 @@ def short_way(long_way: Copy) -> Copy:
 
     def copy(value: Any) -> Any:
         kind = type(value)
-        if kind in _SCALARS:
-            return value
+        if kind is dict:
+            made = value.copy()
+            for key, item in value.items():
+                if type(key) is not str and type(key) not in _SCALARS:
+                    return long_way(value)
+                if type(item) not in _SCALARS:
+                    made[key] = copy(item)
+            return made
         if kind is list:
-            return [item if type(item) in _SCALARS else copy(item) for item in value]
-        if kind is dict and _SCALARS.issuperset(map(type, value)):
-            return {key: item if type(item) in _SCALARS else copy(item) for key, item in value.items()}
-        return long_way(value)
+            made = value.copy()
+            for place, item in enumerate(value):
+                if type(item) not in _SCALARS:
+                    made[place] = copy(item)
+            return made
+        return value if kind in _SCALARS else long_way(value)
 
     copy.long_way = long_way
     return copy

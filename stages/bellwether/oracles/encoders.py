@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -25,7 +25,8 @@ from bellwether.oracles.tokenizer_state import join_state, split_printed, split_
 
 UNICODE_FORMS = {"NFC", "NFD", "NFKC", "NFKD"}
 GUARD_EVERY = 50
-"""Of texts encoded by segments, every so many-th is also encoded whole, as are the first and last of each call."""
+"""Of texts encoded by segments, every so many-th is also encoded whole, beside those a caller names and the first and
+last of each call."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +41,14 @@ class Encoder:
         """Return the ids of each text, in order. Otherwise as `encode_packed`."""
         return [ids.tolist() for ids in self.encode_packed(texts, names)]
 
-    def encode_packed(self, texts: Sequence[str], names: Sequence[str] = ()) -> list[array[int]]:
+    def encode_packed(
+        self, texts: Sequence[str], names: Sequence[str] = (), ends: Collection[int] = ()
+    ) -> list[array[int]]:
         """Return the ids of each text, in order, as u32 arrays: ten thousand ids travel as one block of bytes.
 
         Where it is proved exact each text is encoded by segments, and those met before are not encoded again; some
-        texts are encoded whole as well, to compare. `names` say whose texts they are, for the message of an error.
+        texts are encoded whole as well, to compare: every fiftieth, the first and last of several, and those at the
+        places `ends`. `names` say whose texts they are, for the message of an error.
 
         Raises:
             OracleError: segments gave other ids than the whole text.
@@ -52,7 +56,7 @@ class Encoder:
         if self._segments is None:
             return [array("I", packed) for packed in encode_aside(self.tokenizer, texts)]
         ids = self._segments.encode(texts)
-        self._compare_some(texts, ids, names)
+        self._compare_some(texts, ids, names, ends)
         return ids
 
     @functools.cached_property
@@ -68,8 +72,11 @@ class Encoder:
     def _seen(self) -> Iterator[int]:
         return count()
 
-    def _compare_some(self, texts: Sequence[str], ids: Sequence[array[int]], names: Sequence[str]) -> None:
-        ends = (0, len(texts) - 1) if len(texts) > 1 else ()  # single texts come one by one, and often
+    def _compare_some(
+        self, texts: Sequence[str], ids: Sequence[array[int]], names: Sequence[str], ends: Collection[int]
+    ) -> None:
+        if len(texts) > 1:  # single texts come one by one, and often
+            ends = {0, len(texts) - 1, *ends}
         places = [place for place in range(len(texts)) if next(self._seen) % GUARD_EVERY == 0 or place in ends]
         whole = encode_aside(self.tokenizer, [texts[place] for place in places]) if places else []
         for place, packed in zip(places, whole, strict=True):

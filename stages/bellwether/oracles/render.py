@@ -6,7 +6,8 @@ A request is asked in two normalisations. Where both give one answer, which is t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from bellwether.oracles import rows
@@ -19,12 +20,19 @@ from bellwether.oracles.refusals import Refusal
 
 
 def answer(checkpoint: Checkpoint, cases: list[dict[str, Any]]) -> list[rows.Row]:
-    """Return the reference rows of `cases`, in order; all prompts of a batch are encoded together."""
-    made = [row for case in cases for row in prompts_of(checkpoint, case)]
+    """Return the reference rows of `cases`, in order; all prompts of a batch are encoded together.
+
+    The first and last prompt of each conversation are among those whose ids are made in two ways and compared.
+    """
+    requests = [json.loads(case["request"]) for case in cases]
+    ends = {cases[place]["case_id"] for place in conversation_ends(requests)}
+    made = [row for case, request in zip(cases, requests, strict=True) for row in _rows(checkpoint, case, request)]
     # one text is often the prompt of several rows
-    names = {row["prompt_text"]: f"{row['checkpoint']} {row['case_id']}" for row in made if _lacks_ids(row)}
+    names = {row["prompt_text"]: row["case_id"] for row in made if _lacks_ids(row)}
+    compared = [place for place, case_id in enumerate(names.values()) if case_id in ends]
+    whose = [f"{checkpoint.manifest.slug} {case_id}" for case_id in names.values()]
     encoded = {
-        encoder.name: dict(zip(names, encoder.encode_packed(list(names), list(names.values())), strict=True))
+        encoder.name: dict(zip(names, encoder.encode_packed(list(names), whose, compared), strict=True))
         for encoder in checkpoint.encoders
     }
     answers = []
@@ -48,7 +56,24 @@ def prompts_of(checkpoint: Checkpoint, case: dict[str, Any]) -> Iterator[rows.Ro
     Raises:
         TemplateTimeout, OracleError: no evidence came of it.
     """
-    request = json.loads(case["request"])
+    return _rows(checkpoint, case, json.loads(case["request"]))
+
+
+def conversation_ends(requests: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return the places of the first and the last request of each conversation, in order.
+
+    A conversation is a run of requests each of which has all messages of the one before and more.
+    """
+
+    def goes_on(before: list, after: list) -> bool:
+        return len(before) < len(after) and after[: len(before)] == before
+
+    pairs = pairwise(request["messages"] for request in requests)
+    continues = [False, *(goes_on(before, after) for before, after in pairs), False]
+    return [place for place in range(len(requests)) if continues[place] != continues[place + 1]]
+
+
+def _rows(checkpoint: Checkpoint, case: dict[str, Any], request: dict[str, Any]) -> Iterator[rows.Row]:
     head = {"checkpoint": checkpoint.manifest.slug, "case_id": case["case_id"], "kind": "render"}
     with time_limit(checkpoint.params.template_seconds, f"{checkpoint.manifest.slug} {case['case_id']}"):
         for row in _asked(checkpoint, request):

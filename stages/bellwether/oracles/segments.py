@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import string
 from array import array
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -218,6 +219,11 @@ class SegmentEncoder:
         self._first = proof.first
         self._cuts = {"": b""} | {content: array("I", [number]).tobytes() for content, number in proof.cuts.items()}
         self._split = re.compile(f"({_any_of(proof.cuts)})").split
+        self._last = ""
+        """The text before."""
+        self._last_segments: list[Segment] = []
+        self._last_ends: list[int] = []
+        """Where its cuts end, in characters."""
         self._cache: OrderedDict[Segment, bytes] = OrderedDict()
         self._limit = limit
         self.size = 0
@@ -244,10 +250,28 @@ class SegmentEncoder:
         return [array("I", b"".join([ids[segment] for segment in segments])) for segments in split]
 
     def _segments(self, text: str) -> list[Segment]:
-        segments: list[Segment] = self._split(text)
-        if len(segments) == 1 or (self._first and segments[0]):
+        """Return the segments of `text`: pieces and cuts in turn, a piece first and last, empty where cuts meet.
+
+        A text mostly begins as the one before it. Up to the last cut they share both are split alike, since no token
+        that would reach beyond that cut can share characters with it.
+        """
+        shared = self._shared(text)
+        segments = self._last_segments[: 2 * shared]
+        segments += self._split(text[self._last_ends[shared - 1] :] if shared else text)
+        if not shared and (len(segments) == 1 or (self._first and segments[0])):
             segments[0] = (segments[0],)
+        ends = self._last_ends[:shared]
+        end = ends[-1] if ends else 0
+        for place in range(2 * shared, len(segments) - 1, 2):
+            piece, cut = segments[place : place + 2]
+            end += len(piece if isinstance(piece, str) else piece[0]) + len(cut)
+            ends.append(end)
+        self._last, self._last_segments, self._last_ends = text, segments, ends
         return segments
+
+    def _shared(self, text: str) -> int:
+        """Return how many cuts of the text before stand in what it shares with `text` from the start on."""
+        return bisect_left(self._last_ends, True, key=lambda end: not text.startswith(self._last[:end]))
 
     def _encode(self, segments: list[Segment]) -> Iterator[tuple[Segment, bytes]]:
         self.encoded += len(segments)
