@@ -69,10 +69,13 @@ class FrontEnd(Protocol):
     def detokenized(self, ids: list[int]) -> list[str]:
         """Return the text each id adds, special tokens kept."""
 
-    def one_shot(self, request: Any, output: Output) -> dict:
+    def asked(self, request: Any, prompt_ids: list[int]) -> Any:
+        """Return what the server makes of a request whose prompt is given, for any number of outputs."""
+
+    def one_shot(self, asked: Any, output: Output) -> dict:
         """Return the message of an answer that is not streamed."""
 
-    def streamed(self, request: Any, output: Output, steps: list[list[int]]) -> dict:
+    def streamed(self, asked: Any, output: Output, steps: list[list[int]]) -> dict:
         """Return the message a client puts together from a stream."""
 
 
@@ -107,10 +110,11 @@ def answering(front: FrontEnd, server_errors: Callable[[Exception], Refused | No
 
     def parsed(question: dict) -> dict[str, dict]:
         output = Output(question["prompt_ids"], question["ids"], question["stop_id"])
-        modes = {"one-shot": outcome(lambda: front.one_shot(request_of(question), output))}
+        asked = within(lambda: front.asked(request_of(question), output.prompt_ids))
+        modes = {"one-shot": outcome(lambda: front.one_shot(asked, output))}
         for name, lengths in question["plans"].items():
             steps = output.steps(lengths, alone=name == "per_token")
-            modes[name] = outcome(lambda steps=steps: front.streamed(request_of(question), output, steps))
+            modes[name] = outcome(lambda steps=steps: front.streamed(asked, output, steps))
         return modes
 
     def answer(question: dict) -> dict:
@@ -123,7 +127,6 @@ def answering(front: FrontEnd, server_errors: Callable[[Exception], Refused | No
                 pieces = front.detokenized(question["ids"])
                 return {"text": "".join(pieces), "pieces": pieces}
             case "parse":
-                request_of(question)  # a request that is refused is refused once, not mode for mode
                 return {"modes": parsed(question)}
         raise ValueError(f"SGLang is not asked for {question['kind']}")
 

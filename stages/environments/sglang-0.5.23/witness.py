@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import functools
 import json
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,10 +31,11 @@ import no_vision  # noqa: F401  before SGLang
 import sglang
 import sglang_front_end
 from fastapi import HTTPException
+from jsonschema import Draft202012Validator
 from serve import Refused
+from sglang.srt.entrypoints.openai import serving_chat
 from sglang.srt.entrypoints.openai.encoding_dsv32 import DS32EncodingError
 from sglang.srt.entrypoints.openai.protocol import ChatCompletionRequest
-from sglang.srt.entrypoints.openai.serving_chat import OpenAIServingChat
 from sglang.srt.managers.detokenizer_manager import DetokenizerManager
 from sglang.srt.managers.schedule_batch import INIT_INCREMENTAL_DETOKENIZATION_OFFSET as CONTEXT
 from sglang.srt.parser.response_template import tool_close_token_ids
@@ -105,6 +108,28 @@ def refused_by_server(error: Exception) -> Refused | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request past the server's checks, and what it makes of it for the engine."""
+
+    request: ChatCompletionRequest
+    adapted: Any
+
+
+class Schemas:
+    """Checks schemas as the server does, each once: the same tools come with many requests, at a millisecond each."""
+
+    @staticmethod
+    def check_schema(schema: Any) -> None:
+        """Raise what the server's validator raises."""
+        _check_schema(json.dumps(schema))
+
+
+@functools.lru_cache(maxsize=4096)
+def _check_schema(schema: str) -> None:
+    Draft202012Validator.check_schema(json.loads(schema))
+
+
 class Front:
     """The handler of chat requests for one checkpoint, and what stands for the engine behind it."""
 
@@ -130,7 +155,8 @@ class Front:
         )
         templates = TemplateManager()
         templates.initialize_templates(self._manager, str(folder))
-        self.chat = OpenAIServingChat(self._manager, templates)
+        serving_chat.Draft202012Validator = Schemas
+        self.chat = serving_chat.OpenAIServingChat(self._manager, templates)
         self._detokenizer = detokenizer(self.tokenizer, tool_parser)
 
     def request(self, body: Any) -> ChatCompletionRequest:
@@ -146,9 +172,14 @@ class Front:
         ended = {"type": "length", "length": len(ids)}
         return self._texts([], steps, ended, skip_special_tokens=False, spaces_between_special_tokens=True)
 
-    def one_shot(self, request: ChatCompletionRequest, output: Output) -> dict:
-        contents = self._contents(self._asked(request, output), output, [output.ended])
-        response = self.chat._build_chat_response(request, contents, 0)
+    def asked(self, request: ChatCompletionRequest, prompt_ids: list[int]) -> Asked:
+        request.input_ids = prompt_ids
+        request.logprobs = False  # an output is given without
+        return Asked(request, self._converted(request))
+
+    def one_shot(self, asked: Asked, output: Output) -> dict:
+        contents = self._contents(asked.adapted, output, [output.ended])
+        response = self.chat._build_chat_response(asked.request, contents, 0)
         if not hasattr(response, "choices"):
             error = json.loads(response.body)
             raise RuntimeError(f"{error['code']} {error['type']}: {error['message']}")
@@ -161,10 +192,8 @@ class Front:
             ],
         }
 
-    def streamed(self, request: ChatCompletionRequest, output: Output, steps: list[list[int]]) -> dict:
-        request.stream = True
-        adapted = self._asked(request, output)
-        contents = self._contents(adapted, output, steps)
+    def streamed(self, asked: Asked, output: Output, steps: list[list[int]]) -> dict:
+        contents = self._contents(asked.adapted, output, steps)
 
         async def generate_request(*_: object) -> AsyncIterator[dict]:
             for content in contents:
@@ -172,7 +201,7 @@ class Front:
 
         async def read() -> dict:
             stream = Stream()
-            async for event in self.chat._generate_chat_stream(adapted, request, None):
+            async for event in self.chat._generate_chat_stream(asked.adapted, asked.request, None):
                 stream.take(event)
             return stream.message()
 
@@ -184,12 +213,6 @@ class Front:
         if said := self.chat._validate_request(request):
             raise Refused("BadRequestError", said)
         return self.chat._convert_to_internal_request(request)[0]
-
-    def _asked(self, request: ChatCompletionRequest, output: Output) -> Any:
-        """Return the engine's request for a prompt given as ids. What an output has no answer to is not asked for."""
-        request.input_ids = output.prompt_ids
-        request.logprobs = False
-        return self._converted(request)
 
     def _contents(self, adapted: Any, output: Output, steps: list[list[int]]) -> list[dict]:
         """Return what the tokenizer manager hands over per step: all text and all ids so far."""
