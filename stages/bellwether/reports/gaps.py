@@ -18,7 +18,7 @@ from bellwether.errors import ParamsError
 from bellwether.params import read_params
 from bellwether.registries.listed import ENGINE, GATEWAY, ROLES, Registries
 from bellwether.registries.values import KINDS
-from bellwether.reports.database import WITNESSES, connect
+from bellwether.reports.database import connect
 from bellwether.reports.gap_tables import add_registries
 from bellwether.reports.render import markdown, write
 
@@ -48,7 +48,7 @@ def text(root: Path, form: str) -> tuple[str, tuple[str, ...]]:
     """
     database = connect(root)
     registries = add_registries(database.connection, root, read_params(root))
-    missing = tuple(path for path in database.missing if not path.startswith(WITNESSES))
+    missing = tuple(path for path in database.missing if path.endswith("/reference.parquet"))
     try:
         result = database.connection.execute((root / "queries" / "gaps.sql").read_text("utf-8"))
         if form == "csv":
