@@ -1,7 +1,7 @@
 -- One row per deciding answer: how the two sources of truth stand to each other. The other source is vLLM at its pinned
 -- release, which has two front ends, `vllm` (Python) and `vllm-rust`. First that holds:
 --   not_applicable  no such case can exist for the checkpoint
---   no_truth        the reference claims nothing
+--   no_truth        the reference claims nothing, or is not there: such a case has a row too
 --   disputed        a front end differs from an answer of the case, at once or under a chunk plan
 --   settled         a front end agrees, and none differs
 --   provisional     neither has evidence; a failed measurement is none
@@ -41,6 +41,14 @@ compared_or_not as (
         and claims.answer in ('result', 'refused')
 ),
 
+not_recorded as (
+    select scope.checkpoint, cases.kind, cases.case_id, 'absent' as answer
+    from scope
+    cross join cases
+    anti join claims
+        on scope.checkpoint = claims.checkpoint and cases.kind = claims.kind and cases.case_id = claims.case_id
+),
+
 -- of each answer, who agrees at once: 1 Python, 2 Rust, 4 one of them in another spelling
 agreeing as (
     select
@@ -53,6 +61,8 @@ agreeing as (
         bit_or(if(at_once and agrees, if(engine = 'vllm', 1, 2) + if(respelled, 4, 0), 0)::utinyint) as flags,
     from compared_or_not
     group by checkpoint, kind, case_id, encoder, given, answer
+    union all by name
+    from not_recorded
 ),
 
 differing as (

@@ -55,9 +55,11 @@ def build(root: Path, work: Path, rows: int = ROWS) -> None:
     _, _, oracle = (root / "params.yaml").read_text("utf-8").partition("oracle:")
     head = f"checkpoints: [{', '.join(SLUGS)}]\ncorpora: [bench]\nengines: [{', '.join(ENGINES)}]\noracle:{oracle}"
     (work / "params.yaml").write_text(head, "utf-8")
+    each = rows // len(SLUGS) // len(SOURCES)
     for name, schema in PER_CORPUS.items():
-        with TableWriter(corpus_folder(work, "bench") / f"{name}.parquet", schema):
-            pass
+        with TableWriter(corpus_folder(work, "bench") / f"{name}.parquet", schema) as table:
+            if name == "cases":
+                table.write_rows(_case(kind, number) for kind in SOURCES for number in range(each))
     for slug in SLUGS:
         folder = work / "fixtures" / slug
         folder.mkdir(parents=True)
@@ -68,7 +70,6 @@ def build(root: Path, work: Path, rows: int = ROWS) -> None:
         )
         with TableWriter(materials_table(work, slug), MATERIALS):
             pass
-        each = rows // len(SLUGS) // 2
         for recorded in RECORDED:
             with TableWriter(reference_table(work, slug, recorded), REFERENCE) as table:
                 if recorded in SOURCES:
@@ -81,6 +82,11 @@ def build(root: Path, work: Path, rows: int = ROWS) -> None:
                 for kind in kinds:
                     for batch in _witness(slug, kind, each, engine, version):
                         table.write(batch)
+
+
+def _case(kind: str, number: int) -> dict[str, str]:
+    name = f"case-{number:07}"
+    return {"case_id": f"{kind}/bench/{name}", "corpus": "bench", "kind": kind, "set": "bench", "name": name}
 
 
 def _reference(slug: str, kind: str, rows: int) -> Iterator[pa.RecordBatch]:

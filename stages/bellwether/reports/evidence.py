@@ -73,6 +73,7 @@ VIEWS = "".join(
 # Two refusals are equal whatever their wording. Null: one side holds nothing to compare by.
 MACROS = """
 create macro difference(one, other) as case
+    when one.answer is null or other.answer is null then null
     when one.answer = 'refused' and other.answer = 'refused' then 'same'
     when one.answer = 'refused' or other.answer = 'refused' then 'rejected'
     when one.kind = 'render' then case
