@@ -54,14 +54,20 @@ judged as (
 
 against_reference as (
     select
-        engine,
-        engine_version,
-        checkpoint,
-        kind,
-        count(*) filter (where differs) as different,
-        count(*) filter (where agrees and not differs) as equal,
+        judged.engine,
+        judged.engine_version,
+        judged.checkpoint,
+        judged.kind,
+        count(*) filter (where judged.differs) as different,
+        count(*) filter (where judged.agrees and not judged.differs and not asked.failed) as equal,
     from judged
-    group by engine, engine_version, checkpoint, kind
+    inner join asked
+        on judged.engine = asked.engine
+        and judged.engine_version = asked.engine_version
+        and judged.checkpoint = asked.checkpoint
+        and judged.kind = asked.kind
+        and judged.case_id = asked.case_id
+    group by judged.engine, judged.engine_version, judged.checkpoint, judged.kind
 ),
 
 kinds as (
