@@ -17,6 +17,7 @@ from bellwether.errors import WitnessError
 from bellwether.witnesses.conversation import Conversation
 from bellwether.witnesses.outcome import Answered, Failed, NotLoaded, Refused
 from bellwether.witnesses.process import Program, Server
+from processes import alive, children, wait_for
 from support import ROOT
 from toy_engine import does
 
@@ -40,25 +41,6 @@ def outcomes(server: Server, *texts: str) -> list:
 def loads(server: Server) -> int:
     """Return how many children loaded a checkpoint."""
     return len((server.program.script.parent / "loads").read_text().splitlines())
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def wait_for(condition) -> None:
-    for _ in range(200):
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError("waited in vain")
 
 
 def test_answers_come_in_the_order_of_questions(server: Server) -> None:
@@ -183,9 +165,10 @@ def test_an_import_that_takes_too_long_ends(tmp_path: Path) -> None:
     """The process is gone with it."""
     program = toy_engine.program(tmp_path, start_seconds=0.5)
     program.script.write_text("import time; time.sleep(3600)")
+    before = children(os.getpid())
     with pytest.raises(WitnessError, match=r"toy is not imported within 0\.5 s"):
         Server(program)
-    assert children(os.getpid()) == []
+    assert children(os.getpid()) == before
 
 
 def test_an_interpreter_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -319,7 +319,7 @@ class Child:
                     if not read:
                         raise Lost("died", "ended without an answer")
                     self._answer += read
-                    if len(self._answer) > self._limits.answer_bytes:
+                    if len(self._answer) > self._limits.answer_bytes and b"\n" not in self._answer:
                         raise Lost("rubbish", f"answered with more than {self._limits.answer_bytes:,} bytes")
                     return
 
