@@ -1,8 +1,9 @@
 """What each checkpoint's chat template does with tools, calls, roles, parts and reasoning.
 
-The expected outcomes were measured outside this project, checkpoint by checkpoint. Each property is one hand-written
-case of the corpus, so the table also says which case pins which property. A template that refuses is as good an answer
-as one that renders: the references hold both.
+The expected outcomes were measured outside this project, checkpoint by checkpoint; those of the checkpoints in READ
+were read off their templates by hand, and their token counts are those of the text so read, written out and encoded by
+the tokenizers library alone. Each property is one hand-written case of the corpus, so the table also says which case
+pins which property. A template that refuses is as good an answer as one that renders: the references hold both.
 """
 
 from __future__ import annotations
@@ -75,8 +76,25 @@ ROWS = {
     "smollm2-135m-instruct": Row(45, "ignored", "dropped", "dropped", 0, ERR, "0", "yes", ERR, "dropped", "dropped"),
     "command-r": Row(50, "yes", OK, OK, -3, OK, "2", ERR, ERR, "dropped", "dropped"),
 }
+READ = {
+    # As qwen2.5-7b-instruct but for a shorter default system message: arguments through tojson whatever their form,
+    # content of a calling turn only where there is some, user content joined to strings, no word of reasoning_content.
+    "qwen2.5-7b-instruct-1m": Row(30, "yes", OK, OK, 2, OK, "2", "dropped", ERR, "dropped", "dropped"),
+    # Never names tools; arguments and content are joined to strings, and content is read beside a call too; the prompt
+    # opens <think>; system, user, assistant and tool are the roles it looks for.
+    "deepseek-r1": Row(13, "ignored", ERR, OK, None, ERR, "2", "dropped", ERR, "dropped", "dropped"),
+    # Arguments that are a string as they are, others through tojson; content is a string, or the texts of its parts
+    # joined by newlines, or nothing; system, user, assistant and tool are the roles it looks for.
+    "granite-4.1-3b": Row(18, "yes", OK, OK, 0, OK, "2", "dropped", "joined", "dropped", "dropped"),
+    # The whole function through tojson, without a look at content; user content is joined to strings; a role that is
+    # neither user's nor a tool's stands for an assistant's when turns are counted, and may not come first.
+    "mistral-nemo-instruct-2407": Row(14, "yes", OK, OK, 2, OK, "2", ERR, ERR, "dropped", "dropped"),
+}
+ROWS |= READ
 NINE = ("mistral-7b-instruct-v0.3", "mistral-nemo-instruct-2407")
 """Templates that take call ids of nine letters and digits only."""
+ALTERNATING = ("command-r", "gemma-3-it", *NINE)
+"""Templates that refuse two user messages in a row: those that spell "must alternate"."""
 DATED = ("gpt-oss-20b",)
 """Templates whose prompt depends on today's date."""
 
@@ -225,6 +243,16 @@ def test_date_in_the_prompt(loaded, row, slug, params):
     assert ("26 Jul 2024" in text) == (slug == "llama-3.1-8b-instruct")
 
 
+@rows
+def test_two_user_messages_in_a_row(loaded, row, slug):
+    """All other templates write them one after the other."""
+    text = render(loaded, "roles-user-twice")
+    assert (text is None) == (slug in ALTERNATING)
+    if text is not None:
+        first, second = (message["content"] for message in requests()["roles-user-twice"]["messages"])
+        assert -1 < text.find(first) < text.rfind(second)
+
+
 @pytest.mark.parametrize("slug", list(map(of, NINE)))
 def test_only_ids_of_nine_letters_and_digits(loaded):
     """Any other id is refused, whatever else is right."""
@@ -241,7 +269,8 @@ def test_call_ids_are_prompt_text(loaded):
 
 
 @pytest.mark.parametrize(
-    "slug", list(map(of, ["qwen3-8b", "hermes-4-14b", "glm-4.6", "gpt-oss-20b", "llama-3.1-8b-instruct"]))
+    "slug",
+    list(map(of, ["qwen3-8b", "hermes-4-14b", "glm-4.6", "gpt-oss-20b", "llama-3.1-8b-instruct", "granite-4.1-3b"])),
 )
 def test_call_ids_are_no_prompt_text(loaded):
     """In these families a server may invent ids."""
@@ -278,7 +307,7 @@ def test_tool_without_descriptions_is_refused(loaded):
         loaded.render(request["messages"], request["tools"], {}, add_generation_prompt=True)
 
 
-@pytest.mark.parametrize("slug", list(map(of, ["deepseek-v3-0324", "mistral-7b-instruct-v0.3"])))
+@pytest.mark.parametrize("slug", list(map(of, ["deepseek-v3-0324", *NINE])))
 def test_generation_prompt_has_no_effect(loaded):
     """These templates open the assistant's turn, or do not, by themselves."""
     messages = requests()["text-user-only"]["messages"]

@@ -268,19 +268,19 @@ def _file(source: Source, path: str, say: Callable[[str], None]) -> Path:
         else:
             return place
     say(f"downloading {path} of {source.source}, {pin.bytes / 1e6:,.1f} MB")
-    place, get = ("Hub", _from_hub) if source.source.startswith("hf:") else ("GitHub", _from_github)
+    place, get = ("the Hub", _from_hub) if source.source.startswith("hf:") else ("GitHub", _from_github)
     try:
         data = get(source, path)
     except RouteFailed as error:
         listed = "".join(f"\n  {reason}" for reason in [*failed, f"{place}: {error}"])
         raise InputUnavailable(
             f"corpus {source.corpus}: no route gives {path} of {source.source}{listed}",
-            next_step=f"Make the {place} reachable, or put the file into a BELLWETHER_MIRROR folder as {pin.sha256}.",
+            next_step=f"Make {place} reachable, or put the file into a BELLWETHER_MIRROR folder as {pin.sha256}.",
         ) from None
     if (actual := sha256_of(data)) != pin.sha256:
         raise PinMismatch(
             f"{path} of {source.source}: expected sha256 {pin.sha256}, got {actual}",
-            next_step=f"A commit never changes: do not use these bytes; look at what answers for the {place}.",
+            next_step=f"A commit never changes: do not use these bytes; look at what answers for {place}.",
         )
     with whole_file(cached) as partial:
         partial.write_bytes(data)
