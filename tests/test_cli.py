@@ -52,6 +52,7 @@ ARGUMENTS = {
     "unpack": ["tree"],
     "manifests": [],
     "models": [],
+    "gaps": [],
     "patterns": [],
     "waivers": [],
     "witness": ["vllm-rust-0.33.0"],
