@@ -30,6 +30,11 @@ stood as (
     group by all
 ),
 
+recorded as (
+    select distinct checkpoint, kind, split_part(case_id, '/', 3) as name
+    from claims
+),
+
 answered as (
     select
         compared.checkpoint,
@@ -69,7 +74,7 @@ found as (
         scope.checkpoint is not null and models.model is not null and cases.name is not null as is_case,
         coalesce(cases.malformed, false) as malformed,
         coalesce(stood.disputed, false) as disputed,
-        stood.name is not null as is_recorded,
+        recorded.name is not null as is_recorded,
         coalesce(stood.has_truth, false) as has_truth,
         newest.engine_version as newest_version,
         coalesce(newest.pinned, false) as newest_is_pinned,
@@ -81,6 +86,8 @@ found as (
     left join cases on waived.kind = cases.kind and waived.name = cases.name
     left join stood
         on waived.checkpoint = stood.checkpoint and waived.kind = stood.kind and waived.name = stood.name
+    left join recorded
+        on waived.checkpoint = recorded.checkpoint and waived.kind = recorded.kind and waived.name = recorded.name
     left join newest
         on waived.checkpoint = newest.checkpoint
         and waived.kind = newest.kind

@@ -53,12 +53,12 @@ def version_key(version: str) -> tuple:
 
 
 def covers(versions: str, version: str) -> bool:
-    """Return whether `version` lies in the PEP 440 range `versions`, pre-releases too. Of a version that is no PEP 440
-    version, such as the build `b10775`, the letters before the number do not count."""
+    """Return whether `version`, which holds a digit, lies in the PEP 440 range `versions`, pre-releases too. Of what is
+    no PEP 440 version, such as the build `b10775`, the first number counts."""
     try:
         number = Version(version)
     except InvalidVersion:
-        number = Version(re.sub(r"\A\D+", "", version))
+        number = Version(re.search(r"\d+(\.\d+)*", version)[0])
     return SpecifierSet(versions).contains(number, prereleases=True)
 
 
