@@ -33,6 +33,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,7 +41,6 @@ from typing import Any
 
 import httpx
 import vllm
-from pydantic import ValidationError
 from serve import Refused
 from torch import nn
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -66,6 +66,19 @@ Stream = Callable[[Any, ChatCompletionRequest, list[int], list], Iterator[Delta 
 """(derenderer, request, prompt ids, [(text, ids, finished)…]) → what the server sends per chunk; releases differ."""
 
 
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What releases differ in."""
+
+    version: str
+    add_arguments: Callable[[FlexibleArgumentParser], Any]
+    """Adds the server's options to a parser of arguments."""
+    stream: Stream
+    """What the server sends for an output that comes in chunks."""
+    compared: str
+    """How its answers in process were compared with those of the same server over HTTP, and what came of it."""
+
+
 class WithoutLayers(nn.Module):
     """What vLLM asks of a model that writes text, to stand for an architecture whose weights nobody loads."""
 
@@ -82,21 +95,17 @@ class WithoutLayers(nn.Module):
         raise NotImplementedError
 
 
-def load(version: str, settings: dict, stream: Stream, arguments: Callable) -> tuple[Answer, dict]:
+def load(release: Release, settings: dict) -> tuple[Answer, dict]:
     """Build the front end of the checkpoint in `settings`, and return what answers questions, and the facts.
 
-    Args:
-        version: The release this is written for.
-        settings: See `serve`. Options: `architecture`, where transformers names none for the model type;
-            `tokenizer_mode` and `content_format`, as the server's options of these names.
-        stream: What the release's server sends for an output in chunks.
-        arguments: Adds the server's options to a parser of arguments.
+    `settings` are those of `serve`. Options: `architecture`, where transformers names none for the model type;
+    `tokenizer_mode` and `content_format`, as the server's options of these names.
 
     Raises:
-        ValueError: another release is installed, an option is not known, or vLLM cannot load a file of the checkpoint.
+        ValueError: another release is installed, an option is not known, or vLLM does not start on the checkpoint.
     """
-    if vllm.__version__ != version:
-        raise ValueError(f"vLLM {version} is expected, and {vllm.__version__} is installed")
+    if vllm.__version__ != release.version:
+        raise ValueError(f"vLLM {release.version} is expected, and {vllm.__version__} is installed")
     options = settings["options"]
     if unknown := sorted(set(options) - OPTIONS):
         raise ValueError(f"unknown options for vLLM: {', '.join(unknown)}")
@@ -105,11 +114,12 @@ def load(version: str, settings: dict, stream: Stream, arguments: Callable) -> t
     folder, added = working_copy(Path(settings["model"]), options.get("architecture"))
     loop = asyncio.new_event_loop()
     try:
-        app = application(folder, settings, arguments, loop)
+        app = application(folder, settings, release, loop)
     except (Exception, SystemExit) as error:
-        raise ValueError(
-            f"vLLM {version} does not start on {settings['slug']}: {type(error).__name__}: {error}"
-        ) from error
+        reason = str(error).replace(str(folder), settings["slug"])
+        raise ValueError(f"vLLM does not start on {settings['slug']}: {type(error).__name__}: {reason}") from error
+    finally:
+        shutil.rmtree(folder)
     server = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://vllm")
     derenderer = app.state.online_derenderer
 
@@ -131,16 +141,16 @@ def load(version: str, settings: dict, stream: Stream, arguments: Callable) -> t
             case "parse":
                 try:
                     request = ChatCompletionRequest.model_validate(json.loads(with_model(question["request"])))
-                except ValidationError:
+                except Exception:
                     post("/v1/chat/completions/render", with_model(question["request"]))  # refuses, in its own words
                     raise
-                return {"modes": parsed(derenderer, request, question, stream)}
+                return {"modes": parsed(derenderer, request, question, release.stream)}
         raise ValueError(f"vLLM is not asked for {question['kind']}")
 
-    return answer, facts_of(app.state, settings, added)
+    return answer, facts_of(app.state, release, settings, added)
 
 
-def facts_of(state: Any, settings: dict, added: dict) -> dict:
+def facts_of(state: Any, release: Release, settings: dict, added: dict) -> dict:
     """Return what the provenance is to say of a loaded front end."""
     renderer, parser = state.online_renderer.renderer, state.online_derenderer.parser
     classes = [
@@ -150,10 +160,11 @@ def facts_of(state: Any, settings: dict, added: dict) -> dict:
     ]
     facts = {
         "versions": {name: metadata.version(name) for name in ("torch", "transformers", "tokenizers")},
-        "render": "POST /v1/chat/completions/render of the application of `vllm launch render`, in process over ASGI; "
-        "on real requests equal to the same server over HTTP, refusals included",
-        "parse": "the parsing of POST /v1/chat/completions/derender, called in process",
+        "render": "POST /v1/chat/completions/render of the application of `vllm launch render`, in process over ASGI",
+        "tokenize": "POST /tokenize of the same application",
+        "parse": "the parsing of POST /v1/chat/completions/derender, in process, of the engine's own text",
         "detokenize": "the engine's incremental detokenizer, special tokens kept",
+        "compared over HTTP": release.compared,
         "tokenizer_mode": state.online_renderer.model_config.tokenizer_mode,
         "tokenizer": type(renderer.tokenizer).__name__,
         "renderer": type(renderer).__name__,
@@ -200,11 +211,11 @@ def working_copy(model: Path, architecture: str | None) -> tuple[Path, dict]:
     return folder, added
 
 
-def application(folder: Path, settings: dict, add: Callable, loop: asyncio.AbstractEventLoop) -> Any:
-    """Return the application of `vllm launch render` over `folder`, its state built; the folder is gone after."""
+def application(folder: Path, settings: dict, release: Release, loop: asyncio.AbstractEventLoop) -> Any:
+    """Return the application of `vllm launch render` over `folder`, with its state."""
     options = settings["options"]
     parser = FlexibleArgumentParser()
-    add(parser)
+    release.add_arguments(parser)
     given = ["--model", str(folder), "--served-model-name", NAME, "--max-model-len", str(CONTEXT)]
     given += ["--tokenizer-mode", options["tokenizer_mode"]] if "tokenizer_mode" in options else []
     given += ["--chat-template-content-format", options["content_format"]] if "content_format" in options else []
@@ -215,19 +226,16 @@ def application(folder: Path, settings: dict, add: Callable, loop: asyncio.Abstr
     args = parser.parse_args(given)
     for name in json.loads((folder / "config.json").read_text("utf-8"))["architectures"]:
         ModelRegistry.register_model(name, WithoutLayers)
-    try:
-        engine = AsyncEngineArgs.from_cli_args(args)
-        model_config = engine.create_model_config()
-        model_config.quantization = None
-        config = VllmConfig(
-            model_config=model_config,
-            logging_config=engine.create_logging_config(),
-            structured_outputs_config=engine.create_structured_outputs_config(),
-        )
-        app = build_app(args, ("render",))
-        loop.run_until_complete(init_render_app_state(config, app.state, args))
-    finally:
-        shutil.rmtree(folder)
+    engine = AsyncEngineArgs.from_cli_args(args)
+    model_config = engine.create_model_config()
+    model_config.quantization = None
+    config = VllmConfig(
+        model_config=model_config,
+        logging_config=engine.create_logging_config(),
+        structured_outputs_config=engine.create_structured_outputs_config(),
+    )
+    app = build_app(args, ("render",))
+    loop.run_until_complete(init_render_app_state(config, app.state, args))
     return app
 
 

@@ -13,12 +13,16 @@ from vllm.entrypoints.launchers.cli_args import make_arg_parser
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionResponseStreamChoice
 from vllm.entrypoints.serve.utils.tool_calls_utils import maybe_filter_parallel_tool_calls
 
-VERSION = "0.32.0"
+COMPARED = (
+    "qwen3-8b: 219 requests, ids and refusals equal; 281 outputs parsed whole and 25 in chunks of five ids, messages "
+    "equal but for the text of the id that ends the turn, which the derender route of this release leaves in and its "
+    "engine does not"
+)
 
 
 def load(settings: dict) -> tuple:
     """Return what answers questions about the checkpoint of `settings`, and the facts. See `serve`."""
-    return vllm_front_end.load(VERSION, settings, stream, make_arg_parser)
+    return vllm_front_end.load(vllm_front_end.Release("0.32.0", make_arg_parser, stream, COMPARED), settings)
 
 
 def stream(derenderer, request, prompt_ids: list[int], chunks: list) -> Iterator:

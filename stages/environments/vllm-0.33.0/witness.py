@@ -12,12 +12,15 @@ import vllm_front_end
 from vllm.entrypoints.common.cli_args import make_arg_parser
 from vllm.entrypoints.openai.chat_completion.stream_processor import ChatStreamProcessor
 
-VERSION = "0.33.0"
+COMPARED = (
+    "qwen3-8b, deepseek-v3.1 and llama-3.1-8b-instruct: 219 requests each, ids and refusals equal; 551 outputs parsed "
+    "whole and 53 in chunks of five ids, messages equal"
+)
 
 
 def load(settings: dict) -> tuple:
     """Return what answers questions about the checkpoint of `settings`, and the facts. See `serve`."""
-    return vllm_front_end.load(VERSION, settings, stream, make_arg_parser)
+    return vllm_front_end.load(vllm_front_end.Release("0.33.0", make_arg_parser, stream, COMPARED), settings)
 
 
 def stream(derenderer, request, prompt_ids: list[int], chunks: list) -> Iterator:
