@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -39,3 +40,27 @@ class Progress:
         seconds = max(self._clock() - self._begin, 1e-9)
         line = f"{self.label}: {self.done:,} of {self.total:,} cases, {self.done / seconds:,.0f}/s"
         print(f"\r{line}" if self._moves else line, end=end, file=sys.stderr, flush=True)
+
+
+class Line:
+    """One changing line about one piece of work. Elsewhere than on a terminal it is written anew now and then."""
+
+    def __init__(self, label: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.label = label
+        self._clock = clock
+        self._shown = clock()
+        self._moves = sys.stderr.isatty()
+
+    def show(self, text: str) -> None:
+        text = f"{self.label}: {text}"
+        if self._moves:
+            width = shutil.get_terminal_size().columns - 1
+            print(f"\r{text[:width]}\x1b[K", end="", file=sys.stderr, flush=True)
+        elif self._clock() - self._shown >= EVERY_SECONDS:
+            self._shown = self._clock()
+            say(text)
+
+    def clear(self) -> None:
+        """Leave the line empty on a terminal, for what is said next."""
+        if self._moves:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
