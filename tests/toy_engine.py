@@ -5,7 +5,7 @@ What it does to a question is told by a word in the question's text: `does("cras
 
 from __future__ import annotations
 
-import dataclasses
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,7 +34,7 @@ def load(settings):
     print("loading on standard error", file=sys.stderr)
     if "broken" in settings["options"]:
         raise ValueError(f"no weights in {settings['model']} at {object()}")
-    with Path(__file__).with_name("loads").open("a") as log:
+    with Path(__file__).parent.with_suffix(".loads").open("a") as log:  # beside the folder, which counts as code
         log.write(settings["slug"] + "\\n")
     seen = []
 
@@ -112,6 +112,14 @@ def does(act: str) -> str:
     return f"toy:{act}"
 
 
+def loads(script: Path) -> list[str]:
+    """Return the slugs of the checkpoints that were loaded, one per child, since they were last asked for."""
+    log = script.parent.with_suffix(".loads")
+    found = log.read_text().split() if log.exists() else []
+    log.unlink(missing_ok=True)
+    return found
+
+
 def program(folder: Path, **limits: float) -> process.Program:
     """Return the toy as a program, its script in `folder`."""
     script = folder / "witness.py"
@@ -124,19 +132,19 @@ def install(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Path:
     environments = folder / "environments"
     (environments / NAME).mkdir(parents=True)
     for name in witness.INSIDE:
-        (environments / name).write_bytes((witness.ENVIRONMENTS / name).read_bytes())
+        shutil.copy(witness.ENVIRONMENTS / name, environments)
     script = environments / NAME / "witness.py"
     script.write_text(SCRIPT, "utf-8")
+    point_at(monkeypatch, script)
+    return script
+
+
+def point_at(monkeypatch: pytest.MonkeyPatch, script: Path) -> None:
+    """Make what `install` laid out the engine release NAME in this process."""
+    environments = script.parents[1]
     options = (*engines.PARSERS, "broken", "clock")
     release = engines.Engine(NAME, "vllm", "9.9", engines.ALL_KINDS, False, NAME, options=options)
     monkeypatch.setitem(engines.ENGINES, NAME, release)
     monkeypatch.setattr(witness, "ENVIRONMENTS", environments)
     monkeypatch.setattr(witness, "environment", lambda name: SimpleNamespace(python=Path(sys.executable)))
     monkeypatch.setattr(process, "SERVE", environments / "serve.py")
-    return script
-
-
-def impatient(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """Let the host wait this long for an answer."""
-    short = dataclasses.replace(process.Limits(), answer_seconds=seconds)
-    monkeypatch.setattr(process.Program, "limits", short, raising=False)

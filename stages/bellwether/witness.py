@@ -12,6 +12,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from bellwether.layout import corpus_folder, inputs_folder, reference_table, wit
 from bellwether.materials.pins import sha256_of, sha256_of_file, verify
 from bellwether.params import Manifest, Params, read_manifest, read_params
 from bellwether.progress import Progress, say
-from bellwether.tables import WITNESS, TableWriter
+from bellwether.tables import REFERENCE, WITNESS, TableWriter, check
 from bellwether.whole import write_whole
 from bellwether.witnesses import answers, vllm_rust
 from bellwether.witnesses.conversation import Conversation, Respondents
@@ -155,14 +156,11 @@ def _record(
                 outcomes[row["kind"], row["outcome"]] += 1
                 yield row
             progress.advance(1)
+        respondents.require_open()
 
-    progress.add(questions.count())
-    try:
-        with TableWriter(path, WITNESS) as writer:
-            writer.write_rows(rows())
-    finally:
-        if conversation:
-            conversation.close()
+    with conversation or nullcontext(), TableWriter(path, WITNESS) as writer:
+        progress.add(questions.count())
+        writer.write_rows(rows())
     provenance = {
         **{"engine": release.engine, "engine_version": release.version, "checkpoint": slug},
         **{"model": task.manifest.model, "revision": task.manifest.revision, "options": task.options},
@@ -224,6 +222,8 @@ def _task(root: Path, params: Params, release: Engine, slug: str) -> _Task:
     options = options_of(release, manifest.engines.get(release.engine, {}), where)
     parses = not options.keys().isdisjoint(PARSERS)
     kinds = tuple(kind for kind in release.kinds if kind != "parse" or parses)
+    for table in sorted({RECORDED[kind] for kind in kinds}):
+        check(reference_table(root, slug, table), REFERENCE)
     return _Task(manifest, options, kinds, _key(root, params, release, manifest, options, kinds))
 
 
@@ -246,7 +246,7 @@ def _key(
         "release": [release.name, dict(release.variables)],
         "scope": [params.witness.plans, params.witness.share, params.clock.isoformat(), list(params.corpora)],
         "checkpoint": [manifest.slug, dict(manifest.inputs), manifest.authority["parse"][0], options, kinds],
-        "tables": {path.relative_to(root).as_posix(): sha256_of_file(path) for path in tables if path.is_file()},
+        "tables": {path.relative_to(root).as_posix(): sha256_of_file(path) for path in tables},
     }
     return sha256_of(json.dumps(parts, sort_keys=True).encode())
 

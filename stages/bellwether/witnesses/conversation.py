@@ -45,6 +45,9 @@ class Respondents(Protocol):
     def open(self, settings: Mapping[str, Any]) -> Respondent:
         """Return a respondent. Raises NotLoaded; and WitnessError when the engine as a whole is gone."""
 
+    def require_open(self) -> None:
+        """Raise WitnessError when the engine as a whole is gone: what was lost with it is no evidence of anything."""
+
     def close(self) -> None:
         """End it and all respondents. Another thread may be in the middle of a question."""
 

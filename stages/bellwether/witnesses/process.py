@@ -135,9 +135,10 @@ class Server:
         with contextlib.suppress(OSError, ValueError):
             self._process.stdin.write(b"%d\n" % pid)
 
-    def gone(self) -> WitnessError:
-        """Return the error that says this server has ended."""
-        return WitnessError(f"{self.program.name} has ended", next_step="Nothing half-written is left; run again.")
+    def require_open(self) -> None:
+        """Raise WitnessError when the server was closed, or died: a lost child is then no evidence of anything."""
+        if self._process.stdin.closed or self._process.poll() is not None:
+            raise WitnessError(f"{self.program.name} has ended", next_step="Nothing half-written is left; run again.")
 
     def close(self) -> None:
         """End the server and its children. A second time, or from another thread, does no harm."""
@@ -194,9 +195,10 @@ class Child:
             socket.send_fds(self._socket, [b"\0"], [output])
             self._socket.setblocking(False)
             os.set_blocking(self._pipe, False)
-        except OSError as error:
+        except OSError:
             self.close()
-            raise server.gone() from error
+            server.require_open()
+            raise
         finally:
             os.close(output)
         self.facts = self._load(settings)
@@ -215,6 +217,7 @@ class Child:
                     raise NotLoaded(reason)
             raise NotLoaded("says something else than what it is asked")
         except Lost as lost:
+            self._server.require_open()
             raise NotLoaded(str(lost)) from None
         except BaseException:
             self.close()

@@ -158,12 +158,20 @@ class Fronts:
             WitnessError: this was closed.
         """
         with self._lock:
-            if self._closed:
-                raise WitnessError("vLLM's Rust front end was ended", next_step="Run again.")
+            self.require_open()
             front = Front(self._program, settings)
             self._open.append(front)
-        front.wait()
+        try:
+            front.wait()
+        except NotLoaded:
+            self.require_open()
+            raise
         return front
+
+    def require_open(self) -> None:
+        """Raise WitnessError when this was closed."""
+        if self._closed:
+            raise WitnessError("vLLM's Rust front end was ended", next_step="Nothing half-written is left; run again.")
 
     def close(self) -> None:
         """End all there are; whoever waits for one of them learns of it."""
