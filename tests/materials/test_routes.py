@@ -517,6 +517,12 @@ def test_a_release_pip_cannot_find_fails_with_pip_s_reason(own_cache: Path, inde
     assert left_in(own_cache) == []
 
 
+def test_pip_is_asked_for_the_project_where_the_list_has_another_name(own_cache: Path, index: Path):
+    """Two archives of one project are two entries of the list."""
+    package = replace(wheel(index, "one"), name="one-wheel", project="one")
+    assert PackageRoute({"one-wheel": package}, print).archive("one-wheel").name == "one-1.0-py3-none-any.whl"
+
+
 def test_pip_s_advice_to_update_itself_does_not_hide_its_reason(
     own_cache: Path, index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

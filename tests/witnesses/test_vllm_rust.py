@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
+import os
+import shutil
 import sys
+import zipfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bellwether.cache import cache_folder
-from bellwether.errors import WitnessError
+from bellwether.errors import PinMismatch, WitnessError
+from bellwether.params import Package
 from bellwether.witnesses import vllm_rust
 from bellwether.witnesses.conversation import Conversation
 from bellwether.witnesses.outcome import Answered, Failed, NotLoaded, Outcome, Refused
@@ -229,6 +235,68 @@ def test_parsers_are_named_where_the_manifest_names_them(tmp_path: Path) -> None
     assert arguments(tmp_path, NO_PARSERS) == ["--served-model-name", "m"]
     given = arguments(tmp_path, {"tool_parser": "hermes", "reasoning_parser": "none"})
     assert given[2:] == ["--tool-call-parser", "hermes", "--reasoning-parser", "none"]
+
+
+# ── where it comes from ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def mirror(own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A mirror that has a small wheel with an executable in it, both pinned."""
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(vllm_rust, "SHA256", hashlib.sha256(b"#!/bin/sh\n").hexdigest())
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as wheel:
+        wheel.writestr("vllm/vllm-rs", b"#!/bin/sh\n")
+    sha256 = hashlib.sha256(buffer.getvalue()).hexdigest()
+    (tmp_path / "mirror").mkdir()
+    (tmp_path / "mirror" / sha256).write_bytes(buffer.getvalue())
+    monkeypatch.setenv("BELLWETHER_MIRROR", str(tmp_path / "mirror"))
+    package = Package("vllm-wheel", "pypi", "1", sha256, len(buffer.getvalue()), "Apache-2.0", "any", "vllm")
+    monkeypatch.setattr(vllm_rust, "read_packages", lambda root: {"vllm-wheel": package})
+    return tmp_path / "mirror" / sha256
+
+
+def test_only_the_executable_is_kept(mirror: Path, own_cache: Path) -> None:
+    """It can be run; the wheel around it, six times its size, is not there any more. The second time asks nobody."""
+    path = executable(ROOT, print)
+    assert os.access(path, os.X_OK)
+    assert [one.name for one in own_cache.rglob("*") if one.is_file()] == ["vllm-rs"]
+    mirror.unlink()
+    assert executable(ROOT, print) == path
+
+
+def test_an_executable_that_was_changed_is_had_again(mirror: Path) -> None:
+    """Nothing runs that is not what is pinned."""
+    path = executable(ROOT, print)
+    path.write_bytes(b"#!/bin/sh\nexit 1\n")
+    assert executable(ROOT, print).read_bytes() == b"#!/bin/sh\n"
+
+
+def test_a_wheel_that_was_there_before_stays(mirror: Path, own_cache: Path) -> None:
+    """Whoever put it there may want it."""
+    kept = own_cache / "packages" / mirror.name / "vllm-1-any.whl"
+    kept.parent.mkdir(parents=True)
+    shutil.copy(mirror, kept)
+    executable(ROOT, print)
+    assert kept.is_file()
+
+
+def test_another_executable_than_the_pinned_one_is_not_kept(
+    mirror: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the wheel is the pinned one."""
+    monkeypatch.setattr(vllm_rust, "SHA256", "0" * 64)
+    with pytest.raises(PinMismatch, match="expected sha256 0000"):
+        executable(ROOT, print)
+    assert not list(own_cache.rglob("vllm-rs"))
+
+
+def test_elsewhere_than_on_linux_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tables can be pulled."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(WitnessError, match="Linux"):
+        executable(ROOT, print)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a Linux executable")
