@@ -473,6 +473,40 @@ def patterns(root: Path) -> None:
         click.echo(f"note: inputs not laid out, so not looked at: {', '.join(done.not_laid_out)}", err=True)
 
 
+@cli.group()
+def env() -> None:
+    """Build and list the Python environments engines and vendors' libraries run in.
+
+    They are built on first use, too: building before spares the wait. pip's own settings say where packages come from.
+    """
+
+
+@env.command("build")
+@click.argument("names", nargs=-1, metavar="[NAME...]")
+@root_option
+def env_build(names: tuple[str, ...], root: Path) -> None:
+    """Build environments NAME..., those of stages/environments; without a NAME, all that `engines` in params.yaml need.
+
+    What is built is left as it is, and checked against its pins. An interrupted build keeps what it downloaded: run the
+    same command again. They lie in the user's cache (BELLWETHER_CACHE), one folder per pins.
+    """
+    from bellwether import environments
+    from bellwether.params import read_params
+    from bellwether.witnesses.engines import engine
+
+    wanted = names or tuple(filter(None, (engine(name).folder for name in read_params(root).engines)))
+    for built in environments.build(wanted):
+        click.echo(f"{built.name}: {built.folder}")
+
+
+@env.command("list")
+def env_list() -> None:
+    """List the environments: whether they are built here, their size, their Python, and what they are about."""
+    from bellwether.reports import environments
+
+    click.echo(environments.table())
+
+
 @cli.command()
 def cache() -> None:
     """Print where downloaded packages are kept, and how large they are."""
