@@ -23,8 +23,8 @@ def tables_at(root: Path, revision: str, paths: Iterable[str]) -> dict[str, Path
         ParamsError: `root` is no repository of Git and DVC, or there is no such revision.
         TableError: the revision has a table whose bytes neither the cache nor a remote holds.
     """
-    files = _open(root, revision)
-    folder = cache_folder() / "revisions" / files.repo.get_rev()
+    files, commit = _open(root, revision)
+    folder = cache_folder() / "revisions" / commit
     found = {}
     for path in paths:
         copy = folder / path
@@ -37,14 +37,17 @@ def tables_at(root: Path, revision: str, paths: Iterable[str]) -> dict[str, Path
     return found
 
 
-def _open(root: Path, revision: str) -> DVCFileSystem:
+def _open(root: Path, revision: str) -> tuple[DVCFileSystem, str]:
     from dvc.api import DVCFileSystem  # takes half a second, and only this question needs it
     from dvc.exceptions import DvcException
-    from scmrepo.exceptions import SCMError
+    from dvc.repo import Repo
 
     try:
-        return DVCFileSystem(str(root), rev=revision)
-    except (DvcException, SCMError) as error:
+        with Repo(str(root)) as now:  # an old revision may name no remote
+            remote = now.config["core"].get("remote")
+        files = DVCFileSystem(str(root), rev=revision, remote=remote)
+        return files, files.repo.get_rev()  # asked first here, and found or not
+    except DvcException as error:
         raise ParamsError(
             f"{root} cannot be read at {revision!r}: {error}",
             next_step="Name a commit, branch or tag of this checkout, which has to be a clone.",
