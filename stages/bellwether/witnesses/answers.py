@@ -114,9 +114,11 @@ def _modes(ask: Ask, modes: Any, passing: Mapping[str, str]) -> Iterator[Row]:
     wanted = [ONE_SHOT, *ask.question["plans"]]
     if not isinstance(modes, dict) or set(modes) != set(wanted):
         raise _Malformed("modes are not one-shot and the plans")
-    found = {mode: _mode(modes[mode], passing) for mode in wanted}
-    first = found[ONE_SHOT]
-    plans = [(mode, found[mode]) for mode in ask.question["plans"]]
+    first = _mode(modes[ONE_SHOT], passing)
+    plans = [
+        (mode, first if modes[mode] == modes[ONE_SHOT] else _mode(modes[mode], passing))
+        for mode in ask.question["plans"]
+    ]
     differing = [(mode, row) for mode, row in plans if not _same(row, first)]
     yield first | {
         "plans": len(plans),

@@ -45,7 +45,7 @@ _VLLM = {
     "shared": ("vllm_front_end.py",),
     "options": (*PARSERS, "architecture", "tokenizer_mode", "content_format"),
 }
-_SGLANG = {"kinds": ALL_KINDS, "heavy": True, "shared": ("sglang_front_end.py",)}
+_SGLANG = {"kinds": ALL_KINDS, "shared": ("sglang_front_end.py",), "options": (*PARSERS, "special_tokens")}
 _TEMPLATE = {"kinds": ("render",), "heavy": False, "shared": ("chat_template.py",), "options": ()}
 
 ENGINES = {
@@ -56,7 +56,7 @@ ENGINES = {
         Engine("llama.cpp-b10775", "llama.cpp", "b10775", folder="llama.cpp-b10775", **_TEMPLATE),
         Engine("vllm-0.33.0", "vllm", "0.33.0", folder="vllm-0.33.0", **_VLLM),
         Engine("vllm-0.32.0", "vllm", "0.32.0", folder="vllm-0.32.0", **_VLLM),
-        Engine("sglang-0.5.23", "sglang", "0.5.23", folder="sglang-0.5.23", **_SGLANG),
+        Engine("sglang-0.5.23", "sglang", "0.5.23", heavy=True, folder="sglang-0.5.23", **_SGLANG),
     )
 }
 """Name → engine release."""

@@ -10,7 +10,10 @@ A larger share adds cases and takes none away. A case that is not asked has no r
 
 from __future__ import annotations
 
+import functools
 import hashlib
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from bellwether.chunk_plans import chunk_plans
 from bellwether.params import Scope
@@ -46,9 +49,15 @@ def plans(case_id: str, corpus: str, length: int, scope: Scope) -> dict[str, lis
     """
     if length < 1:
         return {}
-    every = chunk_plans(length)
+    every = _every(length)
     if corpus == HANDMADE or scope.plans == "all":
-        return every
+        return dict(every)
     others = [name for name in every if name not in ALWAYS]
     drawn = {*ALWAYS, *sorted(others, key=lambda name: hash_of(f"{case_id} {name}"))[:DRAWN]}
     return {name: lengths for name, lengths in every.items() if name in drawn}
+
+
+@functools.lru_cache(maxsize=256)
+def _every(length: int) -> Mapping[str, list[int]]:
+    """Keep the plans of lengths that come up again: drawing their random chunks takes longer than a parser."""
+    return MappingProxyType(chunk_plans(length))
