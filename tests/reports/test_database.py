@@ -9,7 +9,7 @@ import pytest
 
 from bellwether.errors import ParamsError, TableError
 from bellwether.reports.database import connect
-from bellwether.tables import CASES, LEFT_OUT, MATERIALS, ORIGINS, REFERENCE, REPEATS, REQUESTS, TableWriter
+from bellwether.tables import CASES, LEFT_OUT, MATERIALS, ORIGINS, REFERENCE, REPEATS, REQUESTS, WITNESS, TableWriter
 from manifests import bare_manifest
 
 PARAMS = """
@@ -35,6 +35,7 @@ VIEWS = {
     "left_out": LEFT_OUT,
     "materials": MATERIALS,
     "reference": REFERENCE,
+    "witness": WITNESS,
 }
 
 
@@ -220,3 +221,67 @@ def test_missing_params_are_told(tmp_path: Path):
     """A folder without params.yaml is no checkout."""
     with pytest.raises(ParamsError, match=r"params\.yaml does not exist"):
         connect(tmp_path)
+
+
+# ── engines ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+ASKED = PARAMS.replace("oracle:", "engines: [vllm-2.0, sglang-1.0, vllm-10.0]\noracle:")
+
+
+def test_witnesses_of_the_scope_stand_in_one_view(project: Path):
+    """Of every release listed, for every checkpoint in scope; a release that is not listed gives no row."""
+    (project / "params.yaml").write_text(ASKED, "utf-8")
+    for release in ("vllm-2.0", "vllm-10.0", "vllm-3.0"):
+        for slug in ("beta", "gamma"):
+            row = {"checkpoint": slug, "case_id": "render/s/a", "engine_version": release}
+            write(project, f"fixtures/witnesses/{release}/{slug}.parquet", WITNESS, row)
+    database = connect(project)
+    rows = database.connection.execute("select checkpoint, engine_version from witness order by all").fetchall()
+    assert rows == [("beta", "vllm-10.0"), ("beta", "vllm-2.0")]
+    missing = [path for path in database.missing if "witnesses" in path]
+    assert missing == [
+        "fixtures/witnesses/vllm-2.0/alpha.1.parquet",
+        "fixtures/witnesses/sglang-1.0/beta.parquet",
+        "fixtures/witnesses/sglang-1.0/alpha.1.parquet",
+        "fixtures/witnesses/vllm-10.0/alpha.1.parquet",
+    ]
+
+
+def test_missing_witnesses_are_no_matter_to_who_counts_references(project: Path):
+    """A checkout without the heavy engines still has its references."""
+    (project / "params.yaml").write_text(ASKED, "utf-8")
+    for path in SCOPE:
+        write(project, path, VIEWS[Path(path).stem])
+    database = connect(project)
+    database.require_all(witnesses=False)
+    with pytest.raises(TableError, match=r"6 tables of the scope are missing: fixtures/witnesses/vllm-2\.0/"):
+        database.require_all()
+
+
+def test_engines_are_the_releases_listed(project: Path):
+    """In the order they came out, the newest of each engine pinned."""
+    (project / "params.yaml").write_text(ASKED, "utf-8")
+    query = "select name, engine_version, release_order, pinned from engines"
+    assert connect(project).connection.execute(query).fetchall() == [
+        ("sglang-1.0", "1.0", 1, True),
+        ("vllm-2.0", "2.0", 1, False),
+        ("vllm-10.0", "10.0", 2, True),
+    ]
+
+
+def test_provenance_of_a_witness_stands_beside_that_of_references(project: Path):
+    """One row per table, by the name of the release."""
+    (project / "params.yaml").write_text(ASKED, "utf-8")
+    path = write(project, "fixtures/witnesses/vllm-2.0/beta.parquet", WITNESS)
+    path.with_suffix(".json").write_text('{"torch": "2.13.0"}', "utf-8")
+    query = "select checkpoint, recorded, provenance ->> 'torch' from provenance"
+    assert connect(project).connection.execute(query).fetchall() == [("beta", "vllm-2.0", "2.13.0")]
+
+
+def test_a_stored_query_others_use_is_named_when_it_does_not_run(project: Path):
+    """Whoever edits it learns which file it is; without the file there is no such view."""
+    (project / "queries").mkdir()
+    (project / "queries" / "standing.sql").write_text("selekt", "utf-8")
+    with pytest.raises(ParamsError, match=r"queries/standing\.sql does not run"):
+        connect(project)

@@ -49,13 +49,13 @@ def repository(root: Path, claims: list[Row], answers: list[Row]) -> Path:
     return made
 
 
-@pytest.fixture
-def moved(tmp_path: Path, own_cache: Path) -> Path:
+@pytest.fixture(scope="module")
+def two_commits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two commits: of the references one moved, one came, one went and one lost its proof; of vLLM 2.0 one answer
     moved and one could not be measured any more."""
     claims = [claim("render/s/same"), claim("render/s/moved"), claim("render/s/gone"), claim("parse/s/lost")]
     answers = [heard("render/s/same", OLD), heard("render/s/same", NEW), heard("render/s/moved", NEW)]
-    root = repository(tmp_path, claims, answers)
+    root = repository(tmp_path_factory.mktemp("two"), claims, answers)
     commit(root)
     claims = [claim("render/s/same"), claim("render/s/moved", "b"), claim("render/s/new")]
     write_claims(root, SLUG, "render", claims)
@@ -63,6 +63,12 @@ def moved(tmp_path: Path, own_cache: Path) -> Path:
     write_answers(root, NEW, SLUG, [heard("render/s/same", NEW, "x"), failure("render/s/moved", NEW)])
     commit(root)
     return root
+
+
+@pytest.fixture
+def moved(two_commits: Path, tmp_path: Path, own_cache: Path) -> Path:
+    """A copy of them for one test."""
+    return shutil.copytree(two_commits, tmp_path / "made")
 
 
 NAMES = ("axis", "subject", "before", "after", "kind", "what", "cases", "example")
