@@ -3,6 +3,9 @@
 A script builds the front end of one checkpoint, and this module asks it. Kinds are independent: a request whose prompt
 SGLang would refuse to write still has its output parsed, with the prompt given as ids, which SGLang's server takes.
 
+The server skips special tokens where a request has no tools. An option of the manifest has them kept, for tokenizers
+whose flags are not the vendor's: one that takes a marker for special would lose it, and that is no word of SGLang's.
+
 An output comes in steps, as from the scheduler. A chunk is a step. The id that ends the turn comes with the last chunk;
 where every id comes alone, it does too.
 """
@@ -161,6 +164,18 @@ class Stream:
     def message(self) -> dict:
         """Return the message."""
         return self._texts | {"tool_calls": [self._calls[index] for index in sorted(self._calls)]}
+
+
+def keeps_special_tokens(options: dict[str, str]) -> bool:
+    """Return whether a manifest asks for special tokens to be kept.
+
+    Raises:
+        ValueError: it asks for something else.
+    """
+    asked = {name: value for name, value in options.items() if name not in ("tool_parser", "reasoning_parser")}
+    if asked not in ({}, {"special_tokens": "kept"}):
+        raise ValueError(f"unknown options for SGLang: {asked}; known is special_tokens = 'kept'")
+    return bool(asked)
 
 
 def set_clock(moment: datetime.datetime) -> None:

@@ -58,12 +58,11 @@ def load(settings: dict) -> tuple:
     """
     if sglang.__version__ != VERSION:
         raise ValueError(f"SGLang {VERSION} is expected, and {sglang.__version__} is installed")
-    if unknown := sorted(set(settings["options"]) - {"tool_parser", "reasoning_parser"}):
-        raise ValueError(f"unknown options for SGLang: {', '.join(unknown)}")
+    keep_special = sglang_front_end.keeps_special_tokens(settings["options"])
     if settings.get("clock"):
         sglang_front_end.set_clock(datetime.datetime.fromisoformat(settings["clock"]))
     with named(Path(settings["model"]), settings["slug"]) as folder:
-        front = Front(folder, settings["tool_parser"], settings["reasoning_parser"])
+        front = Front(folder, settings["tool_parser"], settings["reasoning_parser"], keep_special)
     return sglang_front_end.answering(front, refused_by_server), facts_of(front, settings)
 
 
@@ -76,6 +75,7 @@ def facts_of(front: Front, settings: dict) -> dict:
         "parse": "OpenAIServingChat, whole and streamed, given the prompt's ids",
         "detokenize": "the incremental rule of DetokenizerManager, special tokens kept",
         "tokenizer": type(front.tokenizer).__name__,
+        "special tokens": "kept" if front.keep_special else "kept or skipped as the server does",
         "added to config.json": front.added,
         "chat encoding": chat.chat_encoding_spec,
         "conversation template": templates.chat_template_name,
@@ -133,7 +133,8 @@ def _check_schema(schema: str) -> None:
 class Front:
     """The handler of chat requests for one checkpoint, and what stands for the engine behind it."""
 
-    def __init__(self, folder: Path, tool_parser: str | None, reasoning_parser: str | None) -> None:
+    def __init__(self, folder: Path, tool_parser: str | None, reasoning_parser: str | None, keep_special: bool) -> None:
+        self.keep_special = keep_special
         args = ServerArgs(
             model_path=str(folder), device="cpu", tool_call_parser=tool_parser, reasoning_parser=reasoning_parser
         )
@@ -221,7 +222,7 @@ class Front:
             output.prompt_ids,
             steps,
             output.finish,
-            skip_special_tokens=params["skip_special_tokens"],
+            skip_special_tokens=params["skip_special_tokens"] and not self.keep_special,
             spaces_between_special_tokens=params["spaces_between_special_tokens"],
             no_stop_trim=params["no_stop_trim"],
         )
