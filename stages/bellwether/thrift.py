@@ -23,5 +23,4 @@ def settle() -> None:
     """
     if not any(isinstance(finder, _NoPandas) for finder in sys.meta_path):
         sys.meta_path.insert(0, _NoPandas())
-    gc.collect()
     gc.freeze()

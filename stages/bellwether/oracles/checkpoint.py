@@ -40,6 +40,7 @@ from bellwether.oracles.prompts import (
     renders_calls,
 )
 from bellwether.oracles.refusals import reason
+from bellwether.oracles.shared import print_once_per_case
 from bellwether.params import Manifest, Params, require_versions
 
 if TYPE_CHECKING:
@@ -324,7 +325,9 @@ def _check_templates(manifest: Manifest, tokenizer: PreTrainedTokenizerBase) -> 
 def _check_template(what: str, text: str) -> None:
     """A template that does not compile says nothing about any case."""
     try:
-        hasten(_compile_jinja_template(text).environment)
+        environment = _compile_jinja_template(text).environment
+        hasten(environment)
+        print_once_per_case(environment)
     except TemplateSyntaxError as error:
         raise OracleError(f"{what} does not compile: {reason(error)}", next_step="Check the pinned template.") from None
 

@@ -7,12 +7,12 @@ the long way, wherever in the data it stands.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from transformers.utils import chat_template_utils
 
-Copy = Callable[[Any], Any]
+from bellwether.oracles.shared import Copy, once_per_case
+
 COPIES = ("_message_objects_to_dicts", "_plain_template_data")
 """Functions of transformers that return JSON data as an equal copy."""
 _SCALARS = {str, int, float, bool, type(None)}
@@ -23,7 +23,9 @@ def hasten_copies() -> None:
     for name in COPIES:
         long_way = getattr(chat_template_utils, name)
         if not hasattr(long_way, "long_way"):
-            setattr(chat_template_utils, name, short_way(long_way))
+            way = once_per_case(short_way(long_way))
+            way.long_way = long_way
+            setattr(chat_template_utils, name, way)
 
 
 def short_way(long_way: Copy) -> Copy:
@@ -47,5 +49,4 @@ def short_way(long_way: Copy) -> Copy:
             return made
         return value if kind in _SCALARS else long_way(value)
 
-    copy.long_way = long_way
     return copy

@@ -20,6 +20,7 @@ from bellwether.oracles.prompts import Prompts
 from bellwether.oracles.refusals import Refusal
 from bellwether.oracles.response_template import RESPONSE_TEMPLATE, read_output
 from bellwether.oracles.roundtrip import Refused, RoundTrip, piece_ends
+from bellwether.oracles.shared import one_case
 
 ROUND_TRIP = "roundtrip"
 
@@ -39,6 +40,11 @@ def parse(checkpoint: Checkpoint, case: dict[str, Any]) -> Iterator[rows.Row]:
     A refused case keeps its prompt when there is one, and a malformed one its output: both can be replayed.
     """
     request = json.loads(case["request"])
+    with one_case(request.get("tools")):
+        yield from _sources(checkpoint, case, request)
+
+
+def _sources(checkpoint: Checkpoint, case: dict[str, Any], request: dict[str, Any]) -> Iterator[rows.Row]:
     message = json.loads(case["message"]) if case["message"] is not None else {}
     head = {"checkpoint": checkpoint.manifest.slug, "case_id": case["case_id"], "kind": "parse"}
     sources = checkpoint.manifest.authority["parse"]

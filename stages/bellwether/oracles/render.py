@@ -17,6 +17,7 @@ from bellwether.oracles.limits import time_limit
 from bellwether.oracles.normalisation import RAW, VLLM, NonTextPart, as_vllm
 from bellwether.oracles.prompts import HUB_TEMPLATE, CollidingVariable, Prompts, TemplateError
 from bellwether.oracles.refusals import Refusal
+from bellwether.oracles.shared import one_case
 
 
 def answer(checkpoint: Checkpoint, cases: list[dict[str, Any]]) -> list[rows.Row]:
@@ -75,7 +76,8 @@ def conversation_ends(requests: Sequence[Mapping[str, Any]]) -> list[int]:
 
 def _rows(checkpoint: Checkpoint, case: dict[str, Any], request: dict[str, Any]) -> Iterator[rows.Row]:
     head = {"checkpoint": checkpoint.manifest.slug, "case_id": case["case_id"], "kind": "render"}
-    with time_limit(checkpoint.params.template_seconds, f"{checkpoint.manifest.slug} {case['case_id']}"):
+    limit = time_limit(checkpoint.params.template_seconds, f"{checkpoint.manifest.slug} {case['case_id']}")
+    with limit, one_case(request.get("tools")):
         for row in _asked(checkpoint, request):
             yield head | row
 
