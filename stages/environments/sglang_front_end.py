@@ -14,13 +14,17 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Iterable
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic import ValidationError
 from serve import Refused
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import chat_template_utils
 
 Answer = Callable[[dict], dict]
@@ -62,6 +66,12 @@ class FrontEnd(Protocol):
     """The front end of one checkpoint."""
 
     tokenizer: Any
+    chat: Any
+    """SGLang's OpenAIServingChat."""
+    added: dict
+    """What was added to config.json."""
+    keep_special: bool
+    """Whether special tokens are kept in texts where the server would skip them."""
 
     def request(self, body: Any) -> Any:
         """Return the request of the server's protocol. Raises what the server raises."""
@@ -123,6 +133,8 @@ def answering(front: FrontEnd, server_errors: Callable[[Exception], Refused | No
     def answer(question: dict) -> dict:
         match question["kind"]:
             case "render":
+                if front.chat.chat_encoding_spec == "kimi_k3":
+                    raise RuntimeError("Kimi K3's prompts are written by code of the checkpoint, which is not loaded")
                 return {"prompt_ids": within(lambda: front.prompt_ids(request_of(question))), "prompt_text": None}
             case "tokenize":
                 return {"ids": front.tokenizer.encode(question["text"], add_special_tokens=False)}
@@ -176,6 +188,45 @@ def keeps_special_tokens(options: dict[str, str]) -> bool:
     if asked not in ({}, {"special_tokens": "kept"}):
         raise ValueError(f"unknown options for SGLang: {asked}; known is special_tokens = 'kept'")
     return bool(asked)
+
+
+def name_architecture(config: Any) -> dict:
+    """Name the architecture in a configuration that has none, as transformers does for the model type.
+
+    Returns:
+        What was added.
+    """
+    if config.architectures:
+        return {}
+    named = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(config.model_type)
+    config.architectures = [named] if isinstance(named, str) else list(named or ())
+    return {"architectures": config.architectures}
+
+
+@contextmanager
+def named(model: Path, slug: str) -> Iterator[Path]:
+    """Give a path to the checkpoint that names it alone: SGLang looks for names of model families in a path."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / slug
+        path.symlink_to(model.resolve(), target_is_directory=True)
+        yield path
+
+
+def facts_of(front: FrontEnd, settings: dict) -> dict:
+    """Return what the provenance is to say of a loaded front end, whatever the release."""
+    templates = front.chat.template_manager
+    return {
+        "tokenizer": type(front.tokenizer).__name__,
+        "special tokens": "kept" if front.keep_special else "kept or skipped as the server does",
+        "added to config.json": front.added,
+        "chat encoding": front.chat.chat_encoding_spec,
+        "conversation template": templates.chat_template_name,
+        "content format": templates.jinja_template_content_format,
+        "reasoning": None if templates.reasoning_config is None else repr(templates.reasoning_config),
+        "force reasoning": templates.force_reasoning,
+        "parsers of the template": [templates.suggested_tool_call_parser, templates.suggested_reasoning_parser],
+        **({"clock": settings["clock"]} if settings.get("clock") else {}),
+    }
 
 
 def set_clock(moment: datetime.datetime) -> None:

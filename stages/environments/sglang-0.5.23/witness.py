@@ -16,9 +16,7 @@ import datetime
 import functools
 import json
 import sys
-import tempfile
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -44,7 +42,6 @@ from sglang.srt.runtime_context import get_context, publish
 from sglang.srt.server_args import ServerArgs
 from sglang.srt.utils.hf_transformers_utils import get_config, get_tokenizer
 from sglang_front_end import Output, Stream
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 VERSION = "0.5.23"
 
@@ -61,39 +58,16 @@ def load(settings: dict) -> tuple:
     keep_special = sglang_front_end.keeps_special_tokens(settings["options"])
     if settings.get("clock"):
         sglang_front_end.set_clock(datetime.datetime.fromisoformat(settings["clock"]))
-    with named(Path(settings["model"]), settings["slug"]) as folder:
+    with sglang_front_end.named(Path(settings["model"]), settings["slug"]) as folder:
         front = Front(folder, settings["tool_parser"], settings["reasoning_parser"], keep_special)
-    return sglang_front_end.answering(front, refused_by_server), facts_of(front, settings)
-
-
-def facts_of(front: Front, settings: dict) -> dict:
-    """Return what the provenance is to say of a loaded front end."""
-    chat, templates = front.chat, front.chat.template_manager
-    return {
+    facts = {
         "versions": sglang_front_end.versions("torch", "transformers", "tokenizers"),
         "render": "OpenAIServingChat of the HTTP server, a harness-built TokenizerManager",
         "parse": "OpenAIServingChat, whole and streamed, given the prompt's ids",
         "detokenize": "the incremental rule of DetokenizerManager, special tokens kept",
-        "tokenizer": type(front.tokenizer).__name__,
-        "special tokens": "kept" if front.keep_special else "kept or skipped as the server does",
-        "added to config.json": front.added,
-        "chat encoding": chat.chat_encoding_spec,
-        "conversation template": templates.chat_template_name,
-        "content format": templates.jinja_template_content_format,
-        "reasoning": None if templates.reasoning_config is None else repr(templates.reasoning_config),
-        "force reasoning": templates.force_reasoning,
-        "parsers of the template": [templates.suggested_tool_call_parser, templates.suggested_reasoning_parser],
-        **({"clock": settings["clock"]} if settings.get("clock") else {}),
+        **sglang_front_end.facts_of(front, settings),
     }
-
-
-@contextmanager
-def named(model: Path, slug: str) -> Iterator[Path]:
-    """Give a path to the checkpoint that names it alone: SGLang looks for names of model families in a path."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / slug
-        path.symlink_to(model.resolve(), target_is_directory=True)
-        yield path
+    return sglang_front_end.answering(front, refused_by_server), facts
 
 
 def refused_by_server(error: Exception) -> Refused | None:
@@ -141,7 +115,8 @@ class Front:
         args._resolution_finished = True
         publish(args, role="tokenizer")
         self.tokenizer = get_tokenizer(str(folder))
-        config, self.added = configuration(folder)
+        config = get_config(str(folder), trust_remote_code=False)
+        self.added = sglang_front_end.name_architecture(config)
         self._loop = asyncio.new_event_loop()
         self._manager = SimpleNamespace(
             tokenizer=self.tokenizer,
@@ -164,8 +139,6 @@ class Front:
         return ChatCompletionRequest.model_validate(body)
 
     def prompt_ids(self, request: ChatCompletionRequest) -> list[int]:
-        if self.chat.chat_encoding_spec == "kimi_k3":
-            raise RuntimeError("SGLang has Kimi K3's prompts written by code of the checkpoint, which is not loaded")
         return self._converted(request).input_ids
 
     def detokenized(self, ids: list[int]) -> list[str]:
@@ -261,16 +234,6 @@ class Front:
             )
             texts += self._detokenizer._decode_batch_token_id_output(batch)
         return texts
-
-
-def configuration(folder: Path) -> tuple[Any, dict]:
-    """Return the checkpoint's configuration, and what was added to it: an architecture's name, where it has none."""
-    config = get_config(str(folder), trust_remote_code=False)
-    if config.architectures:
-        return config, {}
-    named = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(config.model_type)
-    config.architectures = [named] if isinstance(named, str) else list(named or ())
-    return config, {"architectures": config.architectures}
 
 
 def detokenizer(tokenizer: Any, tool_parser: str | None) -> DetokenizerManager:
