@@ -116,7 +116,8 @@ def start(root: Path, release: Engine) -> Respondents:
         WitnessError, MaterialError, VersionMismatch: it cannot be started, or its environment cannot be had.
     """
     if release.over_http:
-        return vllm_rust.Fronts(vllm_rust.executable(root, say))
+        pin = vllm_rust.read_executable(ENVIRONMENTS / release.folder / "executable.toml")
+        return vllm_rust.Fronts(vllm_rust.obtain(root, pin, say))
     python = environment(release.folder).python
     say(f"{release.name}: importing the engine")
     return Server(Program(release.name, ENVIRONMENTS / release.folder / "witness.py", python, release.variables))
@@ -232,11 +233,9 @@ def _key(
 ) -> str:
     """Return the sha256 over all that has a part in a table: code, scope, pins, and the tables it is asked from."""
     package = Path(__file__).parent
-    inside: list[Path] = []
-    if not release.over_http:
-        inside += [ENVIRONMENTS / name for name in (*INSIDE, *release.shared)]
-        inside += [path for path in sorted((ENVIRONMENTS / release.folder).rglob("*")) if _counts(path)]
-    way = HTTP_CODE if release.over_http else PROCESS_CODE
+    way, shared = (HTTP_CODE, ()) if release.over_http else (PROCESS_CODE, INSIDE)
+    inside = [ENVIRONMENTS / name for name in (*shared, *release.shared)]
+    inside += [path for path in sorted((ENVIRONMENTS / release.folder).rglob("*")) if _counts(path)]
     tables = [reference_table(root, manifest.slug, name) for name in sorted({RECORDED[kind] for kind in kinds})]
     for corpus in params.corpora:
         tables += [corpus_folder(root, corpus) / f"{name}.parquet" for name in ("cases", "requests")]

@@ -9,8 +9,9 @@ import pytest
 from bellwether.environments import ENVIRONMENTS as FOLDER
 from bellwether.errors import ParamsError
 from bellwether.params import ENGINES as SPOKEN_TO
-from bellwether.params import Params, read_manifest
+from bellwether.params import Params, read_manifest, read_packages
 from bellwether.witnesses.engines import ALL_KINDS, ENGINES, engine, options_of
+from bellwether.witnesses.vllm_rust import read_executable
 from support import ROOT
 
 SLUGS = sorted(path.parent.name for path in (ROOT / "fixtures").glob("*/manifest.toml"))
@@ -28,6 +29,13 @@ def test_a_name_is_engine_and_version() -> None:
     }
     assert {one.engine for one in ENGINES.values()} == set(SPOKEN_TO)
     assert all(set(one.kinds) <= set(ALL_KINDS) for one in ENGINES.values())
+
+
+def test_an_executable_is_of_the_release_it_goes_by() -> None:
+    """The wheel it is taken from has the version."""
+    for release in (one for one in ENGINES.values() if one.over_http):
+        pin = read_executable(FOLDER / release.folder / "executable.toml")
+        assert read_packages(ROOT)[pin.package].version == release.version
 
 
 def test_params_name_releases_there_are(params: Params) -> None:

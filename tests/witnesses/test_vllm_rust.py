@@ -11,6 +11,7 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,12 +20,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bellwether.cache import cache_folder
-from bellwether.errors import PinMismatch, WitnessError
+from bellwether.environments import ENVIRONMENTS as FOLDER
+from bellwether.errors import MaterialError, PinMismatch, WitnessError
 from bellwether.params import Package
 from bellwether.witnesses import vllm_rust
 from bellwether.witnesses.conversation import Conversation
 from bellwether.witnesses.outcome import Answered, Failed, NotLoaded, Outcome, Refused
-from bellwether.witnesses.vllm_rust import Fronts, arguments, executable, outcome_of, vocabulary_size, with_model
+from bellwether.witnesses.vllm_rust import (
+    Executable,
+    Fronts,
+    arguments,
+    obtain,
+    outcome_of,
+    read_executable,
+    vocabulary_size,
+    with_model,
+)
 from processes import alive, wait_for
 from support import ROOT, load_checkpoint, snapshot
 
@@ -240,11 +251,13 @@ def test_parsers_are_named_where_the_manifest_names_them(tmp_path: Path) -> None
 # ── where it comes from ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
+PIN = Executable("vllm-wheel", "vllm/vllm-rs", hashlib.sha256(b"#!/bin/sh\n").hexdigest())
+
+
 @pytest.fixture
 def mirror(own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A mirror that has a small wheel with an executable in it, both pinned."""
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(vllm_rust, "SHA256", hashlib.sha256(b"#!/bin/sh\n").hexdigest())
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as wheel:
         wheel.writestr("vllm/vllm-rs", b"#!/bin/sh\n")
@@ -259,18 +272,18 @@ def mirror(own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_only_the_executable_is_kept(mirror: Path, own_cache: Path) -> None:
     """It can be run; the wheel around it, six times its size, is not there any more. The second time asks nobody."""
-    path = executable(ROOT, print)
+    path = obtain(ROOT, PIN, print)
     assert os.access(path, os.X_OK)
     assert [one.name for one in own_cache.rglob("*") if one.is_file()] == ["vllm-rs"]
     mirror.unlink()
-    assert executable(ROOT, print) == path
+    assert obtain(ROOT, PIN, print) == path
 
 
 def test_an_executable_that_was_changed_is_had_again(mirror: Path) -> None:
     """Nothing runs that is not what is pinned."""
-    path = executable(ROOT, print)
+    path = obtain(ROOT, PIN, print)
     path.write_bytes(b"#!/bin/sh\nexit 1\n")
-    assert executable(ROOT, print).read_bytes() == b"#!/bin/sh\n"
+    assert obtain(ROOT, PIN, print).read_bytes() == b"#!/bin/sh\n"
 
 
 def test_a_wheel_that_was_there_before_stays(mirror: Path, own_cache: Path) -> None:
@@ -278,32 +291,45 @@ def test_a_wheel_that_was_there_before_stays(mirror: Path, own_cache: Path) -> N
     kept = own_cache / "packages" / mirror.name / "vllm-1-any.whl"
     kept.parent.mkdir(parents=True)
     shutil.copy(mirror, kept)
-    executable(ROOT, print)
+    obtain(ROOT, PIN, print)
     assert kept.is_file()
 
 
-def test_another_executable_than_the_pinned_one_is_not_kept(
-    mirror: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_executable_than_the_pinned_one_is_not_kept(mirror: Path, own_cache: Path) -> None:
     """Though the wheel is the pinned one."""
-    monkeypatch.setattr(vllm_rust, "SHA256", "0" * 64)
     with pytest.raises(PinMismatch, match="expected sha256 0000"):
-        executable(ROOT, print)
+        obtain(ROOT, replace(PIN, sha256="0" * 64), print)
     assert not list(own_cache.rglob("vllm-rs"))
+
+
+def test_a_wheel_that_cannot_be_had_is_told(mirror: Path) -> None:
+    """With what can be done about it."""
+    with pytest.raises(WitnessError, match="cannot be had"):
+        obtain(ROOT, replace(PIN, package="nobody's"), print)
+
+
+@pytest.mark.parametrize("text", ['package = "a"', "package = ", 'package = "a"\nmember = "b"\nsha256 = "c"\nx = 1'])
+def test_a_pin_of_another_shape_is_refused(tmp_path: Path, text: str) -> None:
+    """And one that is not there."""
+    with pytest.raises(MaterialError, match=r"executable\.toml names no executable"):
+        read_executable(tmp_path / "executable.toml")
+    (tmp_path / "executable.toml").write_text(text)
+    with pytest.raises(MaterialError, match=r"executable\.toml names no executable"):
+        read_executable(tmp_path / "executable.toml")
 
 
 def test_elsewhere_than_on_linux_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its tables can be pulled."""
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(WitnessError, match="Linux"):
-        executable(ROOT, print)
+        obtain(ROOT, PIN, print)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a Linux executable")
 def test_the_real_one_renders_a_real_checkpoint() -> None:
     """Its prompt is the chat template's, tokenized by an implementation of its own; tools need a named parser."""
     with FileLock(cache_folder() / "tests.lock"):
-        program = executable(ROOT, print)
+        program = obtain(ROOT, read_executable(FOLDER / "vllm-rust-0.33.0" / "executable.toml"), print)
     fronts = Fronts(program)
     asked = {"messages": [{"role": "user", "content": "Hi"}]}
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}

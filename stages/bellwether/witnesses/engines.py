@@ -24,19 +24,16 @@ class Engine:
     heavy: bool
     """Whether it needs an environment of gigabytes."""
     folder: str
-    """Folder below stages/environments with its requirements and the script that runs inside; empty when it is reached
-    over HTTP."""
+    """Folder below stages/environments with its requirements and the script that runs inside, or with the executable's
+    pin."""
     shared: tuple[str, ...] = ()
     """Modules of stages/environments that its script uses, beside those every script does."""
     options: tuple[str, ...] = PARSERS
     """Keys of its table in a manifest."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of its process."""
-
-    @property
-    def over_http(self) -> bool:
-        """Whether it is an executable that serves HTTP, as opposed to a script in a Python environment."""
-        return not self.folder
+    over_http: bool = False
+    """Whether it is an executable that serves HTTP, as opposed to a script in a Python environment."""
 
 
 _VLLM = {
@@ -51,7 +48,7 @@ _TEMPLATE = {"kinds": ("render",), "heavy": False, "shared": ("chat_template.py"
 ENGINES = {
     release.name: release
     for release in (
-        Engine("vllm-rust-0.33.0", "vllm-rust", "0.33.0", ("render",), False, ""),
+        Engine("vllm-rust-0.33.0", "vllm-rust", "0.33.0", ("render",), False, "vllm-rust-0.33.0", over_http=True),
         Engine("minijinja-3.1.0", "minijinja", "3.1.0", folder="minijinja-3.1.0", **_TEMPLATE),
         Engine("llama.cpp-b10775", "llama.cpp", "b10775", folder="llama.cpp-b10775", **_TEMPLATE),
         Engine("vllm-0.33.0", "vllm", "0.33.0", folder="vllm-0.33.0", **_VLLM),

@@ -33,8 +33,8 @@ SINGLE_THREADED = ("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS
 class Limits:
     """What an engine may take."""
 
-    start_seconds: float = 180
-    """Until the engine is imported: from a cold disk, a minute."""
+    start_seconds: float = 300
+    """Until the engine is imported: from a cold disk, on a busy machine, minutes."""
     load_seconds: float = 120
     """Until a checkpoint is loaded."""
     answer_seconds: float = 30

@@ -16,15 +16,17 @@ import sys
 import tempfile
 import threading
 import time
+import tomllib
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from bellwether.cache import cache_folder
-from bellwether.errors import PinMismatch, WitnessError
+from bellwether.errors import MaterialError, PinMismatch, WitnessError
 from bellwether.materials.archives import read_member
 from bellwether.materials.pins import sha256_of, sha256_of_file
 from bellwether.materials.routes import RouteFailed, package_route
@@ -32,8 +34,6 @@ from bellwether.params import read_packages
 from bellwether.whole import whole_file
 from bellwether.witnesses.outcome import Answered, Failed, Lost, NotLoaded, Outcome, Refused
 
-PACKAGE, MEMBER = "vllm-wheel", "vllm/vllm-rs"
-SHA256 = "ee53a9eec77b858799f7526ad0f284df808d9350b8b4d6f1754583f9f8782c62"
 TETHER = Path(__file__).resolve().parents[2] / "environments" / "tether.py"
 ROUTE = "/v1/chat/completions/render"
 MODEL = "m"
@@ -46,11 +46,33 @@ TOKENIZER = re.compile(r"loading tokenizer with (.+?) (?:tokenizers )?path=")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def executable(root: Path, say: Callable[[str], None]) -> Path:
+@dataclass(frozen=True, slots=True)
+class Executable:
+    """Where the executable is, and which it is."""
+
+    package: str
+    """Name in fixtures/packages.toml."""
+    member: str
+    sha256: str
+
+
+def read_executable(path: Path) -> Executable:
+    """Return executable.toml of a release.
+
+    Raises:
+        MaterialError: it is missing or holds something else.
+    """
+    try:
+        return Executable(**tomllib.loads(path.read_text("utf-8")))
+    except (OSError, tomllib.TOMLDecodeError, TypeError) as error:
+        raise MaterialError(f"{path} names no executable: {error}", next_step="Mend the file.") from None
+
+
+def obtain(root: Path, pin: Executable, say: Callable[[str], None]) -> Path:
     """Return the path of the executable, in the user's cache; the wheel around it is not kept.
 
     Raises:
-        WitnessError: the wheel cannot be had.
+        WitnessError: the wheel cannot be had, or this system cannot run it.
         PinMismatch, MaterialError: what was had is not what is pinned.
     """
     if sys.platform != "linux":
@@ -58,23 +80,23 @@ def executable(root: Path, say: Callable[[str], None]) -> Path:
             "vLLM's Rust front end is a Linux executable",
             next_step="Record it on Linux, or take its tables with `dvc pull`.",
         )
-    path = cache_folder() / "executables" / SHA256 / "vllm-rs"
-    if path.is_file() and sha256_of_file(path) == SHA256:
+    path = cache_folder() / "executables" / pin.sha256 / "vllm-rs"
+    if path.is_file() and sha256_of_file(path) == pin.sha256:
         return path
     packages = read_packages(root)
-    wheels = cache_folder() / "packages" / packages[PACKAGE].sha256
-    kept = wheels.is_dir()
     try:
-        archive = package_route(packages, say).archive(PACKAGE)
-        data = read_member(archive, MEMBER)
-    except RouteFailed as failure:
+        wheels = cache_folder() / "packages" / packages[pin.package].sha256
+        kept = wheels.is_dir()
+        archive = package_route(packages, say).archive(pin.package)
+    except (RouteFailed, KeyError) as failure:
         raise WitnessError(
             f"vLLM's Rust front end cannot be had: {failure}",
             next_step="Make the package reachable, or point BELLWETHER_MIRROR at a folder that holds the wheel.",
         ) from None
-    if (actual := sha256_of(data)) != SHA256:
+    data = read_member(archive, pin.member)
+    if (actual := sha256_of(data)) != pin.sha256:
         raise PinMismatch(
-            f"{MEMBER} of {archive.name}: expected sha256 {SHA256}, got {actual}",
+            f"{pin.member} of {archive.name}: expected sha256 {pin.sha256}, got {actual}",
             next_step="Compare the releases, then pin what was looked at.",
         )
     with whole_file(path) as partial:
@@ -192,7 +214,7 @@ class Front:
         self._waiting: deque[str] = deque()
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
         self.ends = False
-        self.facts: dict[str, Any] = {"called": ["vllm-rs", "render", "<model>", *self._arguments], "sha256": SHA256}
+        self.facts: dict[str, Any] = {"called": ["vllm-rs", "render", "<model>", *self._arguments]}
         self._start()
 
     def _start(self) -> None:
