@@ -5,10 +5,9 @@ the same columns, so that the macro `difference` compares a claim with a witness
 
 | column | holds the digest of |
 |---|---|
-| ids | render: the prompt's ids; tokenize: the ids |
-| text | render: the prompt; parse, detokenize: the text of the output |
-| pieces | detokenize: the pieces |
-| message, spelling, bare | parse: the message by value, by bytes, and without white space |
+| value | what the kind is judged by: ids of the prompt or the text, pieces, the message by value |
+| text | render: the prompt; parse, detokenize: the output |
+| spelling, bare | parse: the message by bytes, and without white space |
 | given | parse, detokenize: the output ids the answer is about; a join key like the case |
 
 A failed measurement is not in `evidence`: nothing can be concluded from it.
@@ -18,10 +17,13 @@ from __future__ import annotations
 
 COLUMNS = """
     if(kind in ('parse', 'detokenize'), output_sha256, null) as given,
-    if(kind = 'render', prompt_sha256, if(kind = 'tokenize', output_sha256, null)) as ids,
+    case kind
+        when 'render' then prompt_sha256
+        when 'tokenize' then output_sha256
+        when 'detokenize' then pieces_sha256
+        when 'parse' then message_value_sha256
+    end as value,
     if(kind = 'render', prompt_text_sha256, output_text_sha256) as text,
-    if(kind = 'detokenize', pieces_sha256, null) as pieces,
-    message_value_sha256 as message,
     message_sha256 as spelling,
     message_bare_sha256 as bare,
     content,
@@ -77,32 +79,34 @@ create macro difference(one, other) as case
     when one.answer = 'refused' and other.answer = 'refused' then 'same'
     when one.answer = 'refused' or other.answer = 'refused' then 'rejected'
     when one.kind = 'render' then case
-        when one.ids = other.ids then 'same'
-        when one.ids <> other.ids then 'prompt-ids'
+        when one.value = other.value then 'same'
+        when one.value <> other.value then 'prompt-ids'
         when one.text = other.text then 'same'
         when one.text <> other.text then 'prompt-text'
     end
-    when one.kind = 'tokenize' then case when one.ids = other.ids then 'same' when one.ids <> other.ids then 'ids' end
+    when one.kind = 'tokenize' then case
+        when one.value = other.value then 'same'
+        when one.value <> other.value then 'ids'
+    end
     when one.kind = 'detokenize' then case
         when one.text <> other.text then 'text'
-        when one.pieces <> other.pieces then 'pieces'
-        when one.text = other.text or one.pieces = other.pieces then 'same'
+        when one.value <> other.value then 'pieces'
+        when one.text = other.text or one.value = other.value then 'same'
     end
     when one.kind = 'parse' then case
         when one.text <> other.text then if(other.mode = 'one-shot', 'output-text', 'chunk-text')
-        when one.message <> other.message then 'message'
-        when one.message = other.message then 'same'
+        when one.value <> other.value then 'message'
+        when one.value = other.value then 'same'
     end
 end;
 
 -- what is proved: null where less was compared than the kind is judged by, and nothing found that shows in the part
--- as well. Prompts of which one side has no ids prove nothing; nor do equal texts of which one side has no pieces
+-- as well. Of prompts as texts nothing is proved of ids; nor do equal texts prove equal pieces
 create macro agreement(one, other) as case
     when difference(one, other) = 'prompt-text' then null
     when difference(one, other) <> 'same' then false
     when one.answer = 'refused' then true
-    when one.kind = 'render' and (one.ids is null or other.ids is null) then null
-    when one.kind = 'detokenize' and (one.pieces is null or other.pieces is null) then null
+    when one.value is null or other.value is null then null
     when difference(one, other) = 'same' then true
 end;
 
