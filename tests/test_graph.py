@@ -15,7 +15,9 @@ from bellwether.record import TABLES
 from bellwether.report import REPORTS
 from support import ROOT
 
-GRAPH = yaml.safe_load((ROOT / "dvc.yaml").read_text("utf-8"))["stages"]
+WITNESSES = "fixtures/witnesses"
+GRAPHS = {folder: yaml.safe_load((ROOT / folder / "dvc.yaml").read_text("utf-8")) for folder in (".", WITNESSES)}
+GRAPH = {name: stage for graph in GRAPHS.values() for name, stage in graph["stages"].items()}
 PACKAGE = ROOT / "stages"
 
 # Modules that cannot change what a stage writes: messages to people, errors, the command line, where downloads stay.
@@ -34,15 +36,19 @@ ENTRIES = {
     "inputs": ["bellwether.inputs"],
     "second-references": ["bellwether.second_references"],
     "record": ["bellwether.record", *(table.oracle for table in TABLES.values())],
+    "witness": ["bellwether.witness"],
     "patterns": ["bellwether.patterns"],
     "report": ["bellwether.report"],
 }
 """Stage → the modules its command runs; recorders load their oracle by name."""
 
-# An importer's route to its archive: the archive's sha256 decides, so routes have no part in a corpus. Of the pins, the
-# report needs only where tables lie.
+# An importer's route to its archive: the archive's sha256 decides, so routes have no part in a corpus; nor has the way an
+# environment is built, whose pins decide. Of the pins, the report needs only where tables lie.
+BUILT = ("environments.py", "building/")
 ROUTES = {
     "import": ("materials/", "params.py", "layout.py"),
+    "record": BUILT,
+    "witness": (*BUILT, "materials/"),
     "second-references": ("materials/", "params.py", "layout.py", "whole.py"),
     "report": ("corpora/", "case.py", "params.py", "layout.py"),
 }
