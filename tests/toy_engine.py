@@ -146,5 +146,6 @@ def point_at(monkeypatch: pytest.MonkeyPatch, script: Path) -> None:
     release = engines.Engine(NAME, "vllm", "9.9", engines.ALL_KINDS, False, NAME, options=options)
     monkeypatch.setitem(engines.ENGINES, NAME, release)
     monkeypatch.setattr(witness, "ENVIRONMENTS", environments)
-    monkeypatch.setattr(witness, "environment", lambda name: SimpleNamespace(python=Path(sys.executable)))
+    built = SimpleNamespace(python=Path(sys.executable), bytecode=None)
+    monkeypatch.setattr(witness, "environment", lambda name: built)
     monkeypatch.setattr(process, "SERVE", environments / "serve.py")
