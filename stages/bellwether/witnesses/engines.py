@@ -54,6 +54,7 @@ ENGINES = {
         Engine("vllm-0.33.0", "vllm", "0.33.0", folder="vllm-0.33.0", **_VLLM),
         Engine("vllm-0.32.0", "vllm", "0.32.0", folder="vllm-0.32.0", **_VLLM),
         Engine("sglang-0.5.23", "sglang", "0.5.23", heavy=True, folder="sglang-0.5.23", **_SGLANG),
+        Engine("sglang-0.5.22", "sglang", "0.5.22", heavy=False, folder="sglang-0.5.22", **_SGLANG),
     )
 }
 """Name → engine release."""
