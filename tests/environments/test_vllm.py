@@ -50,8 +50,14 @@ def prompt(conversation: Conversation, request: dict) -> str:
     return load_checkpoint("qwen3-8b").tokenizer.decode(ids)
 
 
-def modes(conversation: Conversation, text: str, plans: dict[str, int] | None = None, **request: Any) -> dict:
-    """Return what each mode makes of an output of Qwen3; `plans` maps a plan's name to the size of its chunks."""
+def modes(
+    conversation: Conversation,
+    text: str,
+    plans: dict[str, int] | None = None,
+    stop_id: int = END_OF_TURN,
+    **request: Any,
+) -> dict:
+    """Return what each mode makes of an output; `plans` maps a plan's name to the size of its chunks."""
     asked = json.dumps(says("Hi", **{"tools": TOOLS, **request}))
     ids = ask(conversation, "tokenize", text=text).value["ids"]
     question = {
@@ -60,7 +66,7 @@ def modes(conversation: Conversation, text: str, plans: dict[str, int] | None = 
         "ids": ids,
         "text": text,
         "pieces": [],
-        "stop_id": END_OF_TURN,
+        "stop_id": stop_id,
         "plans": {
             name: [len(ids[at : at + size]) for at in range(0, len(ids), size)] for name, size in (plans or {}).items()
         },
@@ -306,3 +312,23 @@ def test_a_checkpoint_it_cannot_be_started_on_is_not_loaded(vllm: Server, slug: 
     """OLMo 3: a probe of the server renders the template without what it expects, and `vllm launch render` ends so."""
     with pytest.raises(NotLoaded, match=reason):
         vllm.open(settings(snapshot(slug), **others))
+
+
+# ── the release before ───────────────────────────────────────────────────────────────────────────────────────────────
+
+DEEPSEEK_CALL = (
+    '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{"x": "a"}\n```<｜tool▁call▁end｜>'
+    "<｜tool▁calls▁end｜>"
+)
+
+
+@pytest.mark.parametrize(("release", "content"), [("vllm-0.33.0", "after"), ("vllm-0.32.0", None)])
+def test_text_after_deepseeks_calls_is_kept_by_this_release_and_was_dropped_before(release: str, content: str | None) -> None:
+    """P19: the one parsed output of 200 that 0.33.0 reads in another way than 0.32.0."""
+    told = settings(snapshot("deepseek-v3-0324"), tool_parser="deepseek_v3")
+    with engine(release) as server, Conversation(server, told, print) as conversation:
+        refused = ask(conversation, "render", request=json.dumps(says("Hi", tools=[])))
+        found = modes(conversation, DEEPSEEK_CALL + "after", {"size-4": 4}, stop_id=1)
+    assert isinstance(refused, Refused)
+    assert found["one-shot"] == message(content, None, '{"x": "a"}')
+    assert found["size-4"]["message"]["tool_calls"] == [{"name": "f", "arguments": '{"x": "a"}'}]
