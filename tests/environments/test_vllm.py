@@ -323,7 +323,9 @@ DEEPSEEK_CALL = (
 
 
 @pytest.mark.parametrize(("release", "content"), [("vllm-0.33.0", "after"), ("vllm-0.32.0", None)])
-def test_text_after_deepseeks_calls_is_kept_by_this_release_and_was_dropped_before(release: str, content: str | None) -> None:
+def test_text_after_deepseeks_calls_is_kept_where_the_release_before_drops_it(
+    release: str, content: str | None
+) -> None:
     """P19: the one parsed output of 200 that 0.33.0 reads in another way than 0.32.0."""
     told = settings(snapshot("deepseek-v3-0324"), tool_parser="deepseek_v3")
     with engine(release) as server, Conversation(server, told, print) as conversation:
