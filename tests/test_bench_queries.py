@@ -17,13 +17,12 @@ def test_made_up_answers_are_settled_but_for_every_hundredth(root: Path, tmp_pat
     assert database.connection.execute(query).fetchall() == [
         ("parse", "disputed", "vllm", 20),
         ("parse", "settled", "vllm", 380),
-        ("render", "disputed", "vllm vllm-rust", 20),
-        ("render", "settled", "vllm vllm-rust", 380),
+        ("render", "disputed", "vllm-rust", 20),
+        ("render", "settled", "vllm-rust", 380),
     ]
     query = "select engine, kind, sum(cases) from disputes group by all order by all"
     assert database.connection.execute(query).fetchall() == [
         ("vllm", "parse", 20),
-        ("vllm", "render", 20),
         ("vllm-rust", "render", 20),
     ]
 

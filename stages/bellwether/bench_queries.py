@@ -1,7 +1,8 @@
 """Bench part: queries over a million answers, half of them prompts and half messages, made up and written as tables.
 
-A reference and two front ends of vLLM answer; every hundredth answer of an engine differs. One process runs one query
-and keeps its rows in DuckDB, as a query that asks them further would.
+Beside each reference stands the answer of one of vLLM's front ends: the Rust one's to prompts, the Python one's to
+messages; every hundredth differs. One process runs one query and keeps its rows in DuckDB, as a query that asks them
+further would.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from bellwether.tables import GROUP_ROWS, MATERIALS, PER_CORPUS, REFERENCE, WITN
 ROWS = 1_000_000
 """Reference answers; the witnesses have as many again."""
 SLUGS = tuple(f"bench-{number}" for number in range(20))
-ENGINES = ("vllm-0.33.0", "vllm-rust-0.33.0")
+ENGINES = {"vllm-rust-0.33.0": "render", "vllm-0.33.0": "parse"}
+"""Release → the kind it is asked."""
 QUERIES = ("standing", "disputes")
 SOURCES = {"render": "hf-template", "parse": "roundtrip"}
 WORDS = "You are given a table of readings and one question about them. Call the tool when it helps; say so if not. "
@@ -48,7 +50,7 @@ def compare(root: Path, work: Path) -> list[list[str]]:
 
 
 def build(root: Path, work: Path, rows: int = ROWS) -> None:
-    """Write a checkout with `rows` reference answers and as many answers of each engine's kind."""
+    """Write a checkout with `rows` reference answers and as many answers of engines."""
     (work / "queries").mkdir(parents=True)
     for path in (root / "queries").glob("*.sql"):
         (work / "queries" / path.name).write_bytes(path.read_bytes())
@@ -75,13 +77,10 @@ def build(root: Path, work: Path, rows: int = ROWS) -> None:
                 if recorded in SOURCES:
                     for batch in _reference(slug, recorded, each):
                         table.write(batch)
-        for name in ENGINES:
-            engine, _, version = name.rpartition("-")
-            kinds = ("render", "parse") if engine == "vllm" else ("render",)
+        for name, kind in ENGINES.items():
             with TableWriter(witness_table(work, name, slug), WITNESS) as table:
-                for kind in kinds:
-                    for batch in _witness(slug, kind, each, engine, version):
-                        table.write(batch)
+                for batch in _witness(slug, kind, each, *name.rsplit("-", 1)):
+                    table.write(batch)
 
 
 def _case(kind: str, number: int) -> dict[str, str]:
