@@ -17,7 +17,9 @@ from bellwether.witnesses.process import Program, Server
 @contextmanager
 def engine(name: str) -> Iterator[Server]:
     """Start an engine that runs in an environment; the first time on a machine the environment is built."""
-    with Server(Program(name, ENVIRONMENTS / name / "witness.py", environment(name).python)) as server:
+    built = environment(name)
+    script = ENVIRONMENTS / name / "witness.py"
+    with Server(Program(name, script, built.python, bytecode=built.bytecode)) as server:
         yield server
 
 

@@ -59,6 +59,11 @@ class Environment:
         return self.python.parents[1]
 
     @property
+    def bytecode(self) -> Path:
+        """Where an engine's process may keep what it compiles."""
+        return self.folder / "bytecode"
+
+    @property
     def ready(self) -> bool:
         """Whether it is built, and the Python it was built from still there."""
         return (self.folder / READY).is_file() and self.python.exists()

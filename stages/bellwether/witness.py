@@ -118,9 +118,10 @@ def start(root: Path, release: Engine) -> Respondents:
     if release.over_http:
         pin = vllm_rust.read_executable(ENVIRONMENTS / release.folder / "executable.toml")
         return vllm_rust.Fronts(vllm_rust.obtain(root, pin, say))
-    python = environment(release.folder).python
+    built = environment(release.folder)
     say(f"{release.name}: importing the engine")
-    return Server(Program(release.name, ENVIRONMENTS / release.folder / "witness.py", python, release.variables))
+    script = ENVIRONMENTS / release.folder / "witness.py"
+    return Server(Program(release.name, script, built.python, release.variables, bytecode=built.bytecode))
 
 
 def _record(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -164,6 +165,18 @@ def test_an_import_that_takes_too_long_ends(tmp_path: Path) -> None:
     with pytest.raises(WitnessError, match=r"toy is not imported within 0\.5 s"):
         Server(program)
     assert children(os.getpid()) == before
+
+
+def test_what_is_compiled_is_kept_where_it_may_be_and_never_beside_the_code(tmp_path: Path) -> None:
+    """Engines take twice as long to import uncompiled; a checkout and an environment stay as they are."""
+    (tmp_path / "script").mkdir()
+    program, kept = toy_engine.program(tmp_path / "script"), tmp_path / "kept"
+    with Server(program):
+        assert not list(tmp_path.rglob("*.pyc"))
+    with Server(dataclasses.replace(program, bytecode=kept)):
+        found = {path.name.partition(".")[0] for path in tmp_path.rglob("*.pyc") if path.is_relative_to(kept)}
+    assert "witness" in found
+    assert not list((tmp_path / "script").rglob("*.pyc"))
 
 
 def test_an_interpreter_that_is_not_there_is_told(tmp_path: Path) -> None:

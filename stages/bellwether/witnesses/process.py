@@ -56,6 +56,14 @@ class Program:
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables on top of the few every engine gets. None of this process's own are passed on."""
     limits: Limits = Limits()
+    bytecode: Path | None = None
+    """Folder that keeps what the first start compiles, for the next ones; never beside the code. None keeps nothing."""
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Return what Python is to be told."""
+        kept = ("-B",) if self.bytecode is None else ("-X", f"pycache_prefix={self.bytecode}")
+        return ("-I", *kept, "-u", "-X", "utf8")
 
 
 class Server:
@@ -76,7 +84,7 @@ class Server:
         try:
             self._process = subprocess.Popen(
                 [
-                    *(str(program.python), "-I", "-B", "-u", "-X", "utf8", str(SERVE)),
+                    *(str(program.python), *program.flags, str(SERVE)),
                     *(str(os.getpid()), str(program.script), self.address, str(program.limits.memory_bytes)),
                 ],
                 stdin=subprocess.PIPE,
