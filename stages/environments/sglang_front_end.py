@@ -15,7 +15,7 @@ from __future__ import annotations
 import datetime
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
@@ -178,12 +178,16 @@ class Stream:
         return self._texts | {"tool_calls": [self._calls[index] for index in sorted(self._calls)]}
 
 
-def keeps_special_tokens(options: dict[str, str]) -> bool:
-    """Return whether a manifest asks for special tokens to be kept.
+def checked_options(settings: dict, tool_parsers: Container[str], reasoning_parsers: Container[str]) -> bool:
+    """Check what a manifest says to SGLang, and return whether it asks for special tokens to be kept.
 
     Raises:
-        ValueError: it asks for something else.
+        ValueError: it asks for something else, or for a parser SGLang has not.
     """
+    for kind, known in (("tool_parser", tool_parsers), ("reasoning_parser", reasoning_parsers)):
+        if settings[kind] is not None and settings[kind] not in known:
+            raise ValueError(f"SGLang has no {kind.replace('_', ' ')} {settings[kind]!r}")
+    options = settings["options"]
     asked = {name: value for name, value in options.items() if name not in ("tool_parser", "reasoning_parser")}
     if asked not in ({}, {"special_tokens": "kept"}):
         raise ValueError(f"unknown options for SGLang: {asked}; known is special_tokens = 'kept'")

@@ -1,8 +1,8 @@
 """Runs in the environment of SGLang 0.5.22: its chat front end as llm-router-utils 0.8.1 carries it, without torch.
 
 The package has the code that writes prompts and parses outputs, and neither the server's handlers nor its detokenizer.
-What stands between them is here, after the server's: reasoning before tools, and what is sent at the end of a stream.
-Text is the incremental one of the tokenizers library.
+What stands between them is here, after those of 0.5.23: reasoning before tools, what is sent at the end of a stream,
+and which text a step brings; chunks cut elsewhere would make other messages, and look like another release.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import datetime
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator
+import unicodedata
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +27,20 @@ from llm_router_utils.sglang.srt.entrypoints.openai.encoding_dsv32 import DS32En
 from llm_router_utils.sglang.srt.entrypoints.openai.protocol import ChatCompletionRequest
 from llm_router_utils.sglang.srt.entrypoints.openai.serving_chat import OpenAIServingChat
 from llm_router_utils.sglang.srt.entrypoints.openai.sse_utils import build_sse_content
+from llm_router_utils.sglang.srt.function_call.function_call_parser import FunctionCallParser
 from llm_router_utils.sglang.srt.managers.tokenizer_manager import TokenizerManager
 from llm_router_utils.sglang.srt.parser.reasoning_parser import ReasoningParser
 from llm_router_utils.sglang.srt.parser.template_manager import TemplateManager
 from llm_router_utils.sglang.srt.server_args import PortArgs, ServerArgs
 from serve import Refused
 from sglang_front_end import Output, Stream
-from tokenizers.decoders import DecodeStream
 
 PACKAGE, VERSION = "llm-router-utils", "0.8.1"
 CALL_END = 200012
 """gpt-oss's <|call|>, which the detokenizer leaves in the text."""
+CONTEXT = 5
+"""Ids of the prompt the first ones of an output are decoded after."""
+INCOMPLETE = "\ufffd"
 
 
 def load(settings: dict) -> tuple:
@@ -48,7 +53,9 @@ def load(settings: dict) -> tuple:
     installed = sglang_front_end.versions(PACKAGE)[PACKAGE]
     if installed != VERSION:
         raise ValueError(f"{PACKAGE} {VERSION} is expected, and {installed} is installed")
-    keep_special = sglang_front_end.keeps_special_tokens(settings["options"])
+    keep_special = sglang_front_end.checked_options(
+        settings, FunctionCallParser.ToolCallParserEnum, ReasoningParser.DetectorMap
+    )
     if settings.get("clock"):
         sglang_front_end.set_clock(datetime.datetime.fromisoformat(settings["clock"]))
     with sglang_front_end.named(Path(settings["model"]), settings["slug"]) as folder:
@@ -58,7 +65,7 @@ def load(settings: dict) -> tuple:
         "versions": sglang_front_end.versions(PACKAGE, "transformers", "tokenizers"),
         "render": "OpenAIServingChat._process_messages; checks of a request other than its protocol's are not carried",
         "parse": "ReasoningParser and OpenAIServingChat's tool calls, whole and streamed, given the prompt's ids",
-        "text": "DecodeStream of the tokenizers library, as SGLang's detokenizer is not carried",
+        "text": "cut as the detokenizer of 0.5.23 cuts it; the package carries none",
         **sglang_front_end.facts_of(front, settings),
     }
     return sglang_front_end.answering(front, refused_by_server), facts
@@ -189,18 +196,36 @@ class Front:
         )
 
     def _texts(self, asked: Asked, output: Output, steps: list[list[int]]) -> list[str]:
-        """Return the text of each step: incomplete characters wait, until the last step brings what is left."""
-        ids = list(output.ids)
-        if output.stop_id == CALL_END and self.chat.tool_call_parser == "gpt-oss":
-            ids.append(CALL_END)
+        """Return the text of each step, without that of the id that ends the turn."""
         skip = asked.request.skip_special_tokens and not self.keep_special
-        decoder, sent, texts = DecodeStream(skip_special_tokens=skip), "", []
-        pieces = iter([decoder.step(self.tokenizer._tokenizer, token) or "" for token in ids])
-        for step in steps[:-1]:
-            texts.append("".join(next(pieces) for _ in step))
-            sent += texts[-1]
-        whole = self.tokenizer.decode(ids, skip_special_tokens=skip)
-        return [*texts, whole.removeprefix(sent)]
+        last = list(steps[-1])
+        if output.stop_id is not None and not (self.chat.tool_call_parser == "gpt-oss" and last[-1] == CALL_END):
+            last.pop()
+        context = output.prompt_ids[-CONTEXT:]
+        return list(texts_of(context, [*steps[:-1], last], partial(self.tokenizer.decode, skip_special_tokens=skip)))
+
+
+def texts_of(context: list[int], steps: list[list[int]], decode: Callable[[list[int]], str]) -> Iterator[str]:
+    """Yield the text of each step after `context`. Of an incomplete character nothing is sent before the last step."""
+    ids, start, end = list(context), 0, len(context)
+    committed, sent = "", 0
+    for number, step in enumerate(steps, 1):
+        ids += step
+        new = decode(ids[start:])[len(decode(ids[start:end])) :]
+        shown = committed + (new if number == len(steps) else printable(new))
+        if new and not new.endswith(INCOMPLETE):
+            committed, start, end = committed + new, end, len(ids)
+        yield shown[sent:]
+        sent = len(shown)
+
+
+def printable(text: str) -> str:
+    """Return what may be sent of a text: whole words, where its last character is incomplete."""
+    if not text.endswith(INCOMPLETE):
+        return text
+    if unicodedata.name(text[-2:-1] or " ", "").startswith("CJK "):
+        return text[:-1]
+    return text[: text.rfind(" ") + 1]
 
 
 def _event(**delta: str) -> str:

@@ -34,8 +34,10 @@ from serve import Refused
 from sglang.srt.entrypoints.openai import serving_chat
 from sglang.srt.entrypoints.openai.encoding_dsv32 import DS32EncodingError
 from sglang.srt.entrypoints.openai.protocol import ChatCompletionRequest
+from sglang.srt.function_call.function_call_parser import FunctionCallParser
 from sglang.srt.managers.detokenizer_manager import DetokenizerManager
 from sglang.srt.managers.schedule_batch import INIT_INCREMENTAL_DETOKENIZATION_OFFSET as CONTEXT
+from sglang.srt.parser.reasoning_parser import ReasoningParser
 from sglang.srt.parser.response_template import tool_close_token_ids
 from sglang.srt.parser.template_manager import TemplateManager
 from sglang.srt.runtime_context import get_context, publish
@@ -55,7 +57,9 @@ def load(settings: dict) -> tuple:
     """
     if sglang.__version__ != VERSION:
         raise ValueError(f"SGLang {VERSION} is expected, and {sglang.__version__} is installed")
-    keep_special = sglang_front_end.keeps_special_tokens(settings["options"])
+    keep_special = sglang_front_end.checked_options(
+        settings, FunctionCallParser.ToolCallParserEnum, ReasoningParser.DetectorMap
+    )
     if settings.get("clock"):
         sglang_front_end.set_clock(datetime.datetime.fromisoformat(settings["clock"]))
     with sglang_front_end.named(Path(settings["model"]), settings["slug"]) as folder:
