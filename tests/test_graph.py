@@ -13,6 +13,8 @@ from bellwether.import_corpus import corpora
 from bellwether.layout import RECORDED
 from bellwether.record import TABLES
 from bellwether.report import REPORTS
+from bellwether.reports.database import STORED
+from bellwether.witnesses.engines import ENGINES
 from support import ROOT
 
 WITNESSES = "fixtures/witnesses"
@@ -149,15 +151,15 @@ def test_report_depends_on_every_table(params):
     tables = {f"fixtures/{slug}/materials.parquet" for slug in params.checkpoints}
     tables |= {f"fixtures/{slug}/{kind}/reference.parquet" for slug in params.checkpoints for kind in RECORDED}
     tables |= {path.relative_to(ROOT).as_posix() for path in (ROOT / "fixtures").glob("*/manifest.toml")}
+    tables |= {f"{WITNESSES}/{name}" for name in params.engines} | {"fixtures/registries/registries.jsonl"}
     listed = {dep for dep in GRAPH["report"]["deps"] if dep.startswith("fixtures/")}
     assert listed == tables, "under report in dvc.yaml: " + ", ".join(sorted(listed ^ tables))
 
 
 def test_report_stores_its_queries():
-    """Each stored query is a dependency, and its result an output kept in Git."""
-    assert {dep for dep in GRAPH["report"]["deps"] if dep.startswith("queries/")} == {
-        f"queries/{name}.sql" for name in REPORTS
-    }
+    """Each stored query is a dependency, those they use and the reviewed lists too; its result is kept in Git."""
+    read = {f"queries/{name}.sql" for name in (*REPORTS, *STORED)} | {"queries/waivers.toml", "queries/aliases.toml"}
+    assert {dep for dep in GRAPH["report"]["deps"] if dep.startswith("queries/")} == read
     outs = {path: settings for out in GRAPH["report"]["outs"] for path, settings in out.items()}
     assert outs == {f"queries/reports/{name}.csv": {"cache": False} for name in REPORTS}
 
@@ -192,3 +194,16 @@ def test_lock_holds_no_stage_that_is_gone(params):
     stages = ("inputs", "record")
     expected |= {f"{stage}@{slug}" for stage in stages for slug in params.checkpoints}
     assert set(lock) == expected
+    lock = yaml.safe_load((ROOT / WITNESSES / "dvc.lock").read_text("utf-8"))["stages"]
+    assert set(lock) == {f"witness@{name}" for name in params.engines}
+
+
+def test_witnesses_depend_on_what_they_are_asked_from(params):
+    """Inputs, manifest and references of each checkpoint, and all code that runs inside an engine's environment."""
+    deps = GRAPH["witness"]["do"]["deps"]
+    parts = ("manifest.toml", "inputs", *(f"{kind}/reference.parquet" for kind in RECORDED))
+    of_checkpoints = {f"fixtures/{slug}/{part}" for slug in params.checkpoints for part in parts}
+    assert {dep for dep in deps if dep.startswith("fixtures/")} == of_checkpoints
+    assert {f"stages/environments/{name}" for name in params.engines} <= set(deps)
+    shared = {f"stages/environments/{name}" for engine in params.engines for name in ENGINES[engine].shared}
+    assert shared <= set(deps)

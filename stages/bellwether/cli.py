@@ -292,6 +292,7 @@ def sql(query: str, form: str, output: Path | None, against: str | None, root: P
            claims, told, evidence                         answers as digests, in one form for all
            compared, standing, disputes                   rows of the stored query of that name
            waivers, known_differences                     the reviewed lists below queries/
+           registry, aliases, uses                        what systems register, and what fixtures use of it
            reference_before, told_before, against         with --against, what another revision
            witness_before, evidence_before                has in the place of reference, told, witness, evidence
     Examples: bellwether sql "select kind, count(*) from reference group by kind"

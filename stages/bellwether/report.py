@@ -9,7 +9,11 @@ from bellwether.reports.database import connect
 from bellwether.reports.render import write
 from bellwether.whole import write_whole
 
-REPORTS = ("inventory", "rejections", "sources", "materials", "repeats", "checkpoints")
+REPORTS = (
+    *("inventory", "rejections", "sources", "materials", "repeats", "checkpoints"),
+    *("witnesses", "disputes", "dispute_examples", "front_ends", "engines_split", "chunk_dependence", "drift"),
+    *("waivers", "gaps"),
+)
 """Queries whose result is stored as queries/reports/<name>.csv."""
 
 

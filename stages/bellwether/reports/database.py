@@ -15,6 +15,7 @@
 | claims, told, evidence | answer that decides, of any source, of a witness: as digests, see reports/evidence.py |
 | waivers, known_differences | entry of queries/waivers.toml, of queries/known/*.toml |
 | compared, standing, disputes | row of the stored query of this name |
+| registry, aliases, uses | name a system registers; other spelling of one; fixture that exercises one |
 | scope | checkpoint in params.yaml, in its order |
 | manifests | pinned checkpoint, in scope or not: its files by proof, and what keeps it from being recorded |
 """
@@ -32,7 +33,8 @@ from bellwether.corpora.store import sql_path
 from bellwether.errors import ParamsError, TableError
 from bellwether.layout import RECORDED, corpus_folder, materials_table, reference_table, witness_table
 from bellwether.params import read_params
-from bellwether.reports import evidence, pinned
+from bellwether.registries import listed
+from bellwether.reports import evidence, gap_tables, pinned
 from bellwether.reports.revision import tables_at
 from bellwether.tables import MATERIALS, PER_CORPUS, REFERENCE, WITNESS, check
 
@@ -112,6 +114,8 @@ def connect(root: Path, against: str | None = None) -> Database:
     pinned.add_authority(connection, root, params)
     pinned.add_manifests(connection, root, params)
     pinned.add_waivers(connection, root, params)
+    if listed.path(root).is_file():
+        gap_tables.add_registries(connection, root, params)
     connection.execute(DECIDING)
     connection.execute(evidence.MACROS)
     connection.execute(evidence.SHOWN)
