@@ -29,6 +29,7 @@ from bellwether.corpora.store import stream_cases
 from bellwether.layout import inputs_folder
 from bellwether.materials.routes import default_routes
 from bellwether.materials.snapshot import lay_out
+from bellwether.neighbours import with_neighbours
 from bellwether.params import read_manifest, read_packages, read_params
 from bellwether.progress import say
 from bellwether.tables import BATCH_ROWS, REFERENCE, batches, record_batch
@@ -165,7 +166,7 @@ def _ours(root: Path, slug: str, folder: Path, asked: Path) -> dict[str, Any]:
     def answers(texts: list[str]) -> Iterator[list[list[int] | None]]:
         cases = [{"case_id": f"render/x/{place}", "request": text} for place, text in enumerate(texts)]
         found: dict[str, list] = {case["case_id"]: [] for case in cases}
-        for batch in batches(cases, BATCH_ROWS):
+        for batch in with_neighbours(batches(cases, BATCH_ROWS)):
             rows = render.answer(checkpoint, batch)
             record_batch(rows, REFERENCE)
             for row in rows:

@@ -28,6 +28,7 @@ import pyarrow as pa
 from bellwether.corpora.store import count_cases, stream_cases
 from bellwether.errors import OracleError, ParamsError
 from bellwether.layout import inputs_folder, reference_table
+from bellwether.neighbours import with_neighbours
 from bellwether.params import read_manifest, read_params
 from bellwether.progress import Progress
 from bellwether.tables import BATCH_ROWS, REFERENCE, TableWriter, record_batch
@@ -87,7 +88,7 @@ def record(recording: Recording, jobs: int | None = None) -> dict[str, int]:
     try:
         with workers(recording, jobs) as pool:
             for table, total in totals.items():
-                batches = stream_cases(recording.root, params.corpora, table.kinds)
+                batches = with_neighbours(stream_cases(recording.root, params.corpora, table.kinds))
                 path = reference_table(recording.root, recording.slug, table.name)
                 progress = Progress(f"{recording.slug} {'+'.join(table.kinds)}", total)
                 with TableWriter(path, REFERENCE) as writer:

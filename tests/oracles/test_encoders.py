@@ -189,10 +189,10 @@ def test_first_and_last_text_of_a_call_are_compared_with_the_whole(texts):
 
 
 def test_texts_the_caller_names_are_compared_with_the_whole():
-    """Inside a call too, and when a call has one text only; unnamed ones are left to the other rules."""
+    """In the place of the first and the last; also the only one of a call."""
     encoder = _wrong()
     encoder.encode([RIGHT])
-    encoder.encode_packed([RIGHT, WRONG, RIGHT], ends=[0])
+    encoder.encode_packed([WRONG, RIGHT, WRONG], ends=[1])
     with pytest.raises(OracleError, match="text 2 of 3"):
         encoder.encode_packed([RIGHT, WRONG, RIGHT], ends=[1])
     with pytest.raises(OracleError, match="text 1 of 1"):

@@ -119,22 +119,12 @@ def test_request_fields_that_are_no_template_variables_change_nothing(checkpoint
     assert plain == more
 
 
-def test_ends_of_conversations():
-    """A conversation goes on as long as all earlier messages come again with more; a request alone is none."""
-    a, b, c = ({"role": "user", "content": name} for name in "abc")
-    conversations = [[a], [a, b], [a, b, c], [b], [c], [c, a], [c, b], [c, b], [c, b, a], []]
-    requests = [{"messages": messages} for messages in conversations]
-    assert render.conversation_ends(requests) == [0, 2, 4, 5, 7, 8]
-    assert render.conversation_ends(requests[1:3]) == [0, 1]
-    assert render.conversation_ends(requests[:1]) == render.conversation_ends([]) == []
-
-
 def test_ends_of_conversations_are_encoded_whole(checkpoint, monkeypatch):
-    """Of five prompts the two of a conversation's ends are compared, wherever they stand in the call."""
+    """Of five prompts the two of a conversation's ends are compared, also one that is a later case's prompt as well."""
     asked_for = []
     encode = Encoder.encode_packed
 
-    def spy(encoder, texts, names=(), ends=()):
+    def spy(encoder, texts, names=(), ends=None):
         asked_for.append([names[place] for place in ends])
         return encode(encoder, texts, names, ends)
 
@@ -142,10 +132,10 @@ def test_ends_of_conversations_are_encoded_whole(checkpoint, monkeypatch):
     grown = [HI["messages"], [*HI["messages"], {"role": "assistant", "content": "Hi."}]]
     grown.append([*grown[1], *HI["messages"]])
     other = [{"role": "user", "content": "Bye."}]
-    requests = [{"messages": messages} for messages in (other, *grown, other[:1] * 2)]
+    requests = [{"messages": messages} for messages in (other, *grown, grown[2])]
     cases = [asked("render", request=json.dumps(one), case_id=f"render/x/{n}") for n, one in enumerate(requests)]
     render.answer(checkpoint("qwen3-8b"), cases)
-    assert asked_for == [["qwen3-8b render/x/1", "qwen3-8b render/x/3"]]
+    assert asked_for == [["qwen3-8b render/x/1", "qwen3-8b render/x/4"]]
 
 
 def test_encoders_that_differ_give_a_row_each(checkpoint):

@@ -25,8 +25,8 @@ from bellwether.oracles.tokenizer_state import join_state, split_printed, split_
 
 UNICODE_FORMS = {"NFC", "NFD", "NFKC", "NFKD"}
 GUARD_EVERY = 50
-"""Of texts encoded by segments, every so many-th is also encoded whole, beside those a caller names and the first and
-last of each call."""
+"""Of texts encoded by segments, every so many-th is also encoded whole, beside those the caller names; where he names
+none, the first and last of a call."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +42,13 @@ class Encoder:
         return [ids.tolist() for ids in self.encode_packed(texts, names)]
 
     def encode_packed(
-        self, texts: Sequence[str], names: Sequence[str] = (), ends: Collection[int] = ()
+        self, texts: Sequence[str], names: Sequence[str] = (), ends: Collection[int] | None = None
     ) -> list[array[int]]:
         """Return the ids of each text, in order, as u32 arrays: ten thousand ids travel as one block of bytes.
 
         Where it is proved exact each text is encoded by segments, and those met before are not encoded again; some
-        texts are encoded whole as well, to compare: every fiftieth, the first and last of several, and those at the
-        places `ends`. `names` say whose texts they are, for the message of an error.
+        texts are encoded whole as well, to compare: every fiftieth, and those at the places `ends`, by default the
+        first and last of several. `names` say whose texts they are, for the message of an error.
 
         Raises:
             OracleError: segments gave other ids than the whole text.
@@ -73,10 +73,10 @@ class Encoder:
         return count()
 
     def _compare_some(
-        self, texts: Sequence[str], ids: Sequence[array[int]], names: Sequence[str], ends: Collection[int]
+        self, texts: Sequence[str], ids: Sequence[array[int]], names: Sequence[str], ends: Collection[int] | None
     ) -> None:
-        if len(texts) > 1:  # single texts come one by one, and often
-            ends = {0, len(texts) - 1, *ends}
+        if ends is None:
+            ends = (0, len(texts) - 1) if len(texts) > 1 else ()  # single texts come one by one, and often
         places = [place for place in range(len(texts)) if next(self._seen) % GUARD_EVERY == 0 or place in ends]
         whole = encode_aside(self.tokenizer, [texts[place] for place in places]) if places else []
         for place, packed in zip(places, whole, strict=True):

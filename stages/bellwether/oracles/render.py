@@ -6,10 +6,10 @@ A request is asked in two normalisations. Where both give one answer, which is t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterator
 from typing import Any
 
+from bellwether.neighbours import conversation_ends
 from bellwether.oracles import rows
 from bellwether.oracles.checkpoint import Checkpoint
 from bellwether.oracles.content_format import STRING
@@ -23,17 +23,18 @@ from bellwether.oracles.shared import one_case
 def answer(checkpoint: Checkpoint, cases: list[dict[str, Any]]) -> list[rows.Row]:
     """Return the reference rows of `cases`, in order; all prompts of a batch are encoded together.
 
-    The first and last prompt of each conversation are among those whose ids are made in two ways and compared.
+    The first and last prompt of each conversation are among those whose ids are made in two ways and compared; where
+    one reaches beyond the batch is known from `neighbours.with_neighbours`.
     """
     requests = [json.loads(case["request"]) for case in cases]
-    ends = {cases[place]["case_id"] for place in conversation_ends(requests)}
+    ends = {cases[place]["case_id"] for place in conversation_ends(cases, requests)}
     made = [row for case, request in zip(cases, requests, strict=True) for row in _rows(checkpoint, case, request)]
     # one text is often the prompt of several rows
-    names = {row["prompt_text"]: row["case_id"] for row in made if _lacks_ids(row)}
-    compared = [place for place, case_id in enumerate(names.values()) if case_id in ends]
-    whose = [f"{checkpoint.manifest.slug} {case_id}" for case_id in names.values()]
+    names = {row["prompt_text"]: f"{row['checkpoint']} {row['case_id']}" for row in made if _lacks_ids(row)}
+    compared = {row["prompt_text"] for row in made if row["case_id"] in ends and _lacks_ids(row)}
+    places = [place for place, text in enumerate(names) if text in compared]
     encoded = {
-        encoder.name: dict(zip(names, encoder.encode_packed(list(names), whose, compared), strict=True))
+        encoder.name: dict(zip(names, encoder.encode_packed(list(names), list(names.values()), places), strict=True))
         for encoder in checkpoint.encoders
     }
     answers = []
@@ -58,20 +59,6 @@ def prompts_of(checkpoint: Checkpoint, case: dict[str, Any]) -> Iterator[rows.Ro
         TemplateTimeout, OracleError: no evidence came of it.
     """
     return _rows(checkpoint, case, json.loads(case["request"]))
-
-
-def conversation_ends(requests: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Return the places of the first and the last request of each conversation, in order.
-
-    A conversation is a run of requests each of which has all messages of the one before and more.
-    """
-
-    def goes_on(before: list, after: list) -> bool:
-        return len(before) < len(after) and after[: len(before)] == before
-
-    pairs = pairwise(request["messages"] for request in requests)
-    continues = [False, *(goes_on(before, after) for before, after in pairs), False]
-    return [place for place in range(len(requests)) if continues[place] != continues[place + 1]]
 
 
 def _rows(checkpoint: Checkpoint, case: dict[str, Any], request: dict[str, Any]) -> Iterator[rows.Row]:
