@@ -70,7 +70,7 @@ def test_an_environment_is_built_once_and_has_what_is_pinned(registry: Path) -> 
 
 
 def test_another_pin_is_another_folder(registry: Path) -> None:
-    """The folder is named by the requirement file's sha256: an old environment never passes for a new one."""
+    """The folder is named by the sha256 of the pins: an old environment never passes for a new one."""
     first = environment("toy", print)
     wheel(registry / "wheels", "toy_package", "2.0")
     pin(registry, PINNED.replace("1.0", "2.0"))
@@ -78,6 +78,9 @@ def test_another_pin_is_another_folder(registry: Path) -> None:
     assert second.python != first.python
     assert second.versions == {"toy-package": "2.0"}
     pin(registry, PINNED)
+    assert environment("toy", print) == first
+    # what is said beside the pins is none
+    pin(registry, PINNED.replace("For tests", "For other tests") + "\n# The end.\n")
     assert environment("toy", print) == first
 
 
@@ -252,12 +255,12 @@ def test_prune_removes_what_it_names_and_is_part_of_the_key(registry: Path) -> N
     ],
 )
 def test_a_line_of_prune_that_names_nothing_or_too_much_is_an_error(registry: Path, line: str, says: str) -> None:
-    """A whole package, what lies outside, or what another release had. Nothing is left."""
+    """A whole package, what lies outside, or what another release had. No environment is left."""
     (registry / "environments" / "toy" / "prune.txt").write_text(f"# Not loaded.\n{line}\n")
     with pytest.raises(MaterialError, match=says) as error:
         environment("toy", print)
     assert "prune.txt:2:" in str(error.value)
-    assert not plan("toy").folder.exists()
+    assert not list(environments.environments_folder().glob("toy-*"))
 
 
 @pytest.mark.parametrize(("script", "compiled"), [("witness.py", False), ("encode.py", True)])

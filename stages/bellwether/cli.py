@@ -495,7 +495,8 @@ def env_build(names: tuple[str, ...], root: Path) -> None:
     from bellwether.params import read_params
     from bellwether.witnesses.engines import engine
 
-    wanted = names or tuple(filter(None, (engine(name).folder for name in read_params(root).engines)))
+    engines = [engine(name) for name in read_params(root).engines]
+    wanted = names or tuple(one.folder for one in engines if not one.over_http)
     for built in environments.build(wanted):
         click.echo(f"{built.name}: {built.folder}")
 

@@ -3,7 +3,8 @@
 `stages/environments/<name>/requirements.txt` pins every package as `name==version`. Its first comment says what it is
 for and how much it downloads; its first pin is what it is about. Blocks between empty lines are fetched one after the
 other, and what is fetched outlasts an interruption, so large packages stand alone. `prune.txt` beside it names what is
-left out. Both files' sha256 names the folder in the user's cache where the environment is built, once per machine.
+left out. The sha256 of what both say, comments aside, names the folder in the user's cache where the environment is
+built, once per machine.
 
 An engine's script is `witness.py`. What such an environment imports is compiled by its first start; the others run
 confined, cannot write, and are compiled whole.
@@ -11,6 +12,7 @@ confined, cannot write, and are compiled whole.
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
@@ -102,15 +104,14 @@ def plan(name: str) -> Environment:
     """Return where the environment `name` is, or will be.
 
     Raises:
-        MaterialError: there is no such environment, or its requirement file holds something else than pins.
+        MaterialError: there is no such environment, or one of its files holds something else than it may.
     """
     file = requirements_file(name)
-    pinned = file.read_bytes()
-    if file.with_name(PRUNE).is_file():
-        pinned += b"\0" + file.with_name(PRUNE).read_bytes()
-    folder = environments_folder() / f"{name}-{sha256_of(pinned)[:16]}-py{PYTHON}"
+    versions = read_requirements(file)
+    said = [sorted(versions.items()), [pattern for _, pattern in trim.patterns(file.with_name(PRUNE))]]
+    folder = environments_folder() / f"{name}-{sha256_of(json.dumps(said).encode())[:16]}-py{PYTHON}"
     packages = folder / "lib" / f"python{PYTHON}" / "site-packages"
-    return Environment(name, folder / "bin" / "python", packages, read_requirements(file))
+    return Environment(name, folder / "bin" / "python", packages, versions)
 
 
 def environments_folder() -> Path:
@@ -236,8 +237,7 @@ def _build(built: Environment, say: Callable[[str], None]) -> None:
         _install(built, file, line)
         require_installed(built)
         require_cpu(built)
-        if file.with_name(PRUNE).is_file():
-            trim.prune(built.packages, file.with_name(PRUNE))
+        trim.prune(built.packages, file.with_name(PRUNE))
         trim.share(built.packages, _others(built))
         (folder / READY).touch()
     finally:

@@ -14,21 +14,36 @@ SHARED_BYTES = 1 << 18
 """From this size on a file is shared: there are few of them, they hold most of the bytes, and nobody edits them."""
 
 
-def prune(packages: Path, file: Path) -> None:
-    """Remove what the lines of `file` name: paths or globs below site-packages; '#' begins a comment.
+def patterns(file: Path) -> list[tuple[int, str]]:
+    """Return line number and pattern of each line of `file`, paths or globs below site-packages; '#' begins a comment.
+    Without a file there are none.
 
     Raises:
-        MaterialError: a line leaves the folder, or nothing is there that it names: another release has it elsewhere.
+        MaterialError: a line leaves the folder, or names a whole package.
     """
+    if not file.is_file():
+        return []
+    found = []
     for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
         path = PurePosixPath(line)
         if path.is_absolute() or ".." in path.parts or len(path.parts) < 2:
             raise MaterialError(f"{file}:{number}: {line!r} is not below a package", next_step="Name a part of one.")
-        found = sorted(packages.glob(line))
+        found.append((number, line))
+    return found
+
+
+def prune(packages: Path, file: Path) -> None:
+    """Remove what the lines of `file` name.
+
+    Raises:
+        MaterialError: as `patterns`, or nothing is there that a line names: another release has it elsewhere.
+    """
+    for number, pattern in patterns(file):
+        found = sorted(packages.glob(pattern))
         if not found:
-            raise MaterialError(f"{file}:{number}: nothing is at {line!r}", next_step="Remove the line, or mend it.")
+            raise MaterialError(f"{file}:{number}: nothing is at {pattern!r}", next_step="Remove the line, or mend it.")
         for one in found:
             if one.is_dir() and not one.is_symlink():
                 shutil.rmtree(one)
