@@ -158,6 +158,15 @@ def test_parts_of_text_are_joined_by_a_space(qwen3: Conversation) -> None:
     assert prompt(qwen3, says(parts)).startswith("<|im_start|>user\na b<|im_end|>")
 
 
+def test_content_that_is_null_is_empty(qwen3: Conversation) -> None:
+    """D8. Templates that join strings raise on null."""
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"x": "a"}'}}
+    turns = [{"role": "assistant", "content": content, "tool_calls": [call]} for content in (None, "")]
+    null, empty = (prompt(qwen3, {"messages": [{"role": "user", "content": "Hi"}, turn, turn]}) for turn in turns)
+    assert null == empty
+    assert "None" not in null
+
+
 @pytest.mark.parametrize("arguments", ["", "not json"])
 def test_arguments_of_the_past_that_are_no_json_are_refused(qwen3: Conversation, arguments: str) -> None:
     """D10. vLLM accepts them; the words are the server's."""
