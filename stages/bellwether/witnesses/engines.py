@@ -43,6 +43,7 @@ _VLLM = {
     "options": (*PARSERS, "architecture", "tokenizer_mode", "content_format"),
 }
 _SGLANG = {"kinds": ALL_KINDS, "shared": ("sglang_front_end.py",), "options": (*PARSERS, "special_tokens")}
+_SGLANG_WITHOUT_DETOKENIZER = _SGLANG | {"kinds": ("render", "parse", "tokenize")}
 _TEMPLATE = {"kinds": ("render",), "heavy": False, "shared": ("chat_template.py",), "options": ()}
 
 ENGINES = {
@@ -54,7 +55,7 @@ ENGINES = {
         Engine("vllm-0.33.0", "vllm", "0.33.0", folder="vllm-0.33.0", **_VLLM),
         Engine("vllm-0.32.0", "vllm", "0.32.0", folder="vllm-0.32.0", **_VLLM),
         Engine("sglang-0.5.23", "sglang", "0.5.23", heavy=True, folder="sglang-0.5.23", **_SGLANG),
-        Engine("sglang-0.5.22", "sglang", "0.5.22", heavy=False, folder="sglang-0.5.22", **_SGLANG),
+        Engine("sglang-0.5.22", "sglang", "0.5.22", heavy=False, folder="sglang-0.5.22", **_SGLANG_WITHOUT_DETOKENIZER),
     )
 }
 """Name → engine release."""
