@@ -249,16 +249,17 @@ def _build(built: Environment, say: Callable[[str], None]) -> None:
 
 def _install(built: Environment, file: Path, line: Line) -> None:
     total = wheels.unpacked(wheels.found(built.versions, wheels_folder()))
-    compiled = [] if (file.parent / "witness.py").is_file() else ["--compile"]
+    compiled = not (file.parent / "witness.py").is_file()
+    doing = "installing and compiling" if compiled else f"installing {total / 1e6:,.0f} MB"
     pip.run(
         [
             *("--python", str(built.python), "install", "--no-deps", "--only-binary", ":all:", "--progress-bar", "off"),
-            *("--no-index", "--find-links", str(wheels_folder()), *(compiled or ["--no-compile"])),
+            *("--no-index", "--find-links", str(wheels_folder()), "--compile" if compiled else "--no-compile"),
             *("--no-warn-script-location", "--requirement", str(file)),
         ],
         built.name,
         built.packages,
-        lambda _, size: line.show(f"installing; {size / 1e6:,.0f} of {total / 1e6:,.0f} MB"),
+        lambda _, size: line.show(f"{doing}, {size / 1e6:,.0f} MB so far"),
     )
 
 

@@ -20,7 +20,7 @@ LOOK_SECONDS = 0.5
 LOCAL = re.compile(r"[A-Za-z0-9._-]+==[0-9A-Za-z.!]+\+cpu")
 
 Tell = Callable[[Sequence[str], int], None]
-"""Is told now and then what pip said so far, and how many bytes the watched folder holds."""
+"""Is told now and then what pip said so far, and the most bytes the watched folder held."""
 
 
 def run(
@@ -72,7 +72,7 @@ def size(folder: Path) -> int:
 
 def _ends(process: subprocess.Popen, said: list[str], folder: Path, tell: Tell) -> bool:
     """Wait, and return whether it ended by itself."""
-    before, moved, wait = (-1, -1), time.monotonic(), LOOK_SECONDS
+    before, moved, wait, largest = (-1, -1), time.monotonic(), LOOK_SECONDS, 0
     while True:
         try:
             process.wait(wait)
@@ -84,7 +84,8 @@ def _ends(process: subprocess.Popen, said: list[str], folder: Path, tell: Tell) 
             before, moved = now, begin
         if begin - moved > STALLED_SECONDS:
             return False
-        tell(tuple(said), now[1])
+        largest = max(largest, now[1])
+        tell(tuple(said), largest)
         wait = max(LOOK_SECONDS, 10 * (time.monotonic() - begin))  # looking costs a tenth of the time at most
 
 

@@ -43,7 +43,9 @@ def fetch(blocks: Sequence[Pins], folder: Path, name: str, show: Callable[[str],
             passing.mkdir()
 
             def tell(said: Sequence[str], size: int, before: int = so_far, done: int = done) -> None:
-                show(f"downloading {_taken(said)}; {(before + size) / 1e6:,.0f} MB so far, {done} of {count} packages")
+                taken = _taken(said) or ["packages"]
+                number = f"{min(done + len(taken), count)} of {count}"
+                show(f"downloading {number}, {(before + size) / 1e6:,.0f} MB so far: {taken[-1]}")
 
             pip.run(
                 [
@@ -105,9 +107,8 @@ def _key(package: str, version: str) -> tuple[str, Version]:
     return canonicalize_name(package), Version(version)
 
 
-def _taken(said: Sequence[str]) -> str:
-    for line in reversed(said):
-        if match := TAKEN.search(line.strip()):
-            wheel = match[1].rpartition("/")[2]
-            return f"{wheel} ({match[2]})" if match[2] else wheel
-    return "packages"
+def _taken(said: Sequence[str]) -> list[str]:
+    """Return the wheels pip says it takes, with their sizes where it tells them."""
+    matches = filter(None, (TAKEN.search(line.strip()) for line in said))
+    named = ((match[1].rpartition("/")[2], match[2]) for match in matches)
+    return [f"{wheel} ({size})" if size else wheel for wheel, size in named]
