@@ -44,8 +44,8 @@ ENTRIES = {
 }
 """Stage → the modules its command runs; recorders load their oracle by name."""
 
-# An importer's route to its archive: the archive's sha256 decides, so routes have no part in a corpus; nor has the way an
-# environment is built, whose pins decide. Of the pins, the report needs only where tables lie.
+# An importer's route to its archive: the archive's sha256 decides, so routes have no part in a corpus; nor has the way
+# an environment is built, whose pins decide. Of the pins, the report needs only where tables lie.
 BUILT = ("environments.py", "building/")
 ROUTES = {
     "import": ("materials/", "params.py", "layout.py"),

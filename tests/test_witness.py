@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -22,7 +23,7 @@ from bellwether.cli import cli
 from bellwether.errors import ParamsError, PinMismatch, TableError, WitnessError
 from bellwether.layout import witness_table
 from bellwether.tables import WITNESS
-from bellwether.witnesses import process
+from bellwether.witnesses import engines, process
 from processes import alive, children, wait_for
 from support import ROOT, miniature
 from test_graph import closure
@@ -308,10 +309,23 @@ def test_changed_inputs_and_missing_references_stop_the_recording(root: Path, sc
 def test_code_that_has_a_part_in_a_table_is_in_its_key() -> None:
     """What the recorder runs, but for what is taken by value, only fetches, or only writes."""
     by_value = {"cache.py", "environments.py", "errors.py", "layout.py", "params.py", "progress.py", "whole.py"}
-    by_value |= {"__init__.py", "case.py", "witnesses/engines.py"}
+    by_value |= {"__init__.py", "case.py", "oracles/prompts.py", "witnesses/engines.py"}
     run = {path.removeprefix("bellwether/") for path in closure(["bellwether.witness"])}
     run = {
         path for path in run if not path.startswith(("materials/", "building/")) and not path.endswith("__init__.py")
     }
     assert run - by_value == {*witness.CODE, *witness.HTTP_CODE, *witness.PROCESS_CODE}
     assert all((witness.ENVIRONMENTS / name).is_file() for name in witness.INSIDE)
+
+
+def test_a_template_engine_is_not_asked_for_prompts_that_code_writes(
+    root: Path, script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DeepSeek V4's vendor encodes with code: what its Jinja file renders to is not what anyone serves."""
+    monkeypatch.setitem(engines.ENGINES, NAME, replace(engines.ENGINES[NAME], renders_templates=True))
+    manifest = root / "fixtures" / SLUG / "manifest.toml"
+    text = manifest.read_text("utf-8")
+    manifest.write_text(text.replace('render = ["hf-template"]', 'render = ["vendor-code:deepseek-v4"]'), "utf-8")
+    witness.main(root, NAME, [SLUG, TWIN])
+    assert "render" not in provenance(root)["asked"]
+    assert "render" in provenance(root, TWIN)["asked"]

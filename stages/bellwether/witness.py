@@ -20,6 +20,7 @@ from typing import Any
 from bellwether.environments import ENVIRONMENTS, environment
 from bellwether.layout import corpus_folder, inputs_folder, reference_table, witness_table
 from bellwether.materials.pins import sha256_of, sha256_of_file, verify
+from bellwether.oracles.prompts import HUB_TEMPLATE
 from bellwether.params import Manifest, Params, read_manifest, read_params
 from bellwether.progress import Progress, say
 from bellwether.tables import REFERENCE, WITNESS, TableWriter, check
@@ -223,7 +224,9 @@ def _task(root: Path, params: Params, release: Engine, slug: str) -> _Task:
     where = f"fixtures/{slug}/manifest.toml: [engines.{release.engine}]"
     options = options_of(release, manifest.engines.get(release.engine, {}), where)
     parses = not options.keys().isdisjoint(PARSERS)
-    kinds = tuple(kind for kind in release.kinds if kind != "parse" or parses)
+    by_code = release.renders_templates and manifest.authority["render"][0] != HUB_TEMPLATE
+    without = {kind for kind, out in (("parse", not parses), ("render", by_code)) if out}
+    kinds = tuple(kind for kind in release.kinds if kind not in without)
     for table in sorted({RECORDED[kind] for kind in kinds}):
         check(reference_table(root, slug, table), REFERENCE)
     return _Task(manifest, options, kinds, _key(root, params, release, manifest, options, kinds))

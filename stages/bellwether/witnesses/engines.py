@@ -32,6 +32,8 @@ class Engine:
     """Keys of its table in a manifest."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of its process."""
+    renders_templates: bool = False
+    """Whether it is a template engine and no front end: of prompts that come from code it has nothing to say."""
     over_http: bool = False
     """Whether it is an executable that serves HTTP, as opposed to a script in a Python environment."""
 
@@ -44,7 +46,13 @@ _VLLM = {
 }
 _SGLANG = {"kinds": ALL_KINDS, "shared": ("sglang_front_end.py",), "options": (*PARSERS, "special_tokens")}
 _SGLANG_WITHOUT_DETOKENIZER = _SGLANG | {"kinds": ("render", "parse", "tokenize")}
-_TEMPLATE = {"kinds": ("render",), "heavy": False, "shared": ("chat_template.py",), "options": ()}
+_TEMPLATE = {
+    "kinds": ("render",),
+    "heavy": False,
+    "shared": ("chat_template.py",),
+    "options": (),
+    "renders_templates": True,
+}
 
 ENGINES = {
     release.name: release
