@@ -4,7 +4,11 @@ VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 export PATH := $(BIN):$(PATH)
 
-.PHONY: help env repro test test-data lint bench clean
+# What needs no torch: the references, and the engines that are small.
+LIGHT := vllm-rust-0.33.0 minijinja-3.1.0 llama.cpp-b10775 sglang-0.5.22
+LIGHT_STAGES = patterns $(LIGHT:%=fixtures/witnesses/dvc.yaml:witness@%)
+
+.PHONY: help env repro repro-light test test-data lint bench clean
 
 help:           ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -17,8 +21,11 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable '.[test]'
 	touch $@
 
-repro: env      ## record what is stale: corpora, oracle inputs, references, reports
+repro: env      ## record what is stale: corpora, oracle inputs, references, witnesses, reports
 	dvc repro --keep-going
+
+repro-light: env  ## the same without the engines that need torch, and without the stored reports
+	dvc repro --keep-going $(LIGHT_STAGES)
 
 test: env       ## run the tests; downloads the checkpoints' material on first use
 	ruff check .

@@ -207,3 +207,10 @@ def test_witnesses_depend_on_what_they_are_asked_from(params):
     assert {f"stages/environments/{name}" for name in params.engines} <= set(deps)
     shared = {f"stages/environments/{name}" for engine in params.engines for name in ENGINES[engine].shared}
     assert shared <= set(deps)
+
+
+def test_what_make_calls_light_is_what_the_registry_of_engines_does(params):
+    """`make repro-light` leaves out the engines that need an environment of gigabytes, and no other."""
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    listed = next(line for line in makefile.split("\n") if line.startswith("LIGHT :=")).split()[2:]
+    assert listed == [name for name in params.engines if not ENGINES[name].heavy]

@@ -73,8 +73,6 @@ def parsed(conversation: Conversation, text: str, stop_id: int | None, sizes: di
         "request": asked,
         "prompt_ids": ask(conversation, "render", request=asked).value["prompt_ids"],
         "ids": ids,
-        "text": text,
-        "pieces": [],
         "stop_id": stop_id,
         "plans": {name: [len(ids[at : at + size]) for at in range(0, len(ids), size)] for name, size in sizes.items()},
     }
@@ -302,14 +300,14 @@ def test_the_id_that_ends_the_turn_leaves_no_text(qwen3: Conversation) -> None:
 def test_an_output_cut_short_is_parsed(qwen3: Conversation) -> None:
     """No id ends it: it ran out of tokens, in the middle of a character of four bytes."""
     request = says("Hi", chat_template_kwargs={"enable_thinking": False})
-    asked = {"request": json.dumps(request), "prompt_ids": [13048], "text": "", "pieces": [], "stop_id": None}
+    asked = {"request": json.dumps(request), "prompt_ids": [13048], "stop_id": None}
     found = ask(qwen3, "parse", **asked, ids=[13048, 11162, 103], plans={"per_token": [1, 1, 1]}).value["modes"]
     assert found == dict.fromkeys(("one-shot", "per_token"), message("Hi �"))
 
 
 def test_an_empty_output_is_parsed(qwen3: Conversation) -> None:
     """A turn that ends at once."""
-    asked = {"request": json.dumps(says("Hi")), "prompt_ids": [13048], "text": "", "pieces": []}
+    asked = {"request": json.dumps(says("Hi")), "prompt_ids": [13048]}
     found = ask(qwen3, "parse", **asked, ids=[], stop_id=END_OF_TURN, plans={"whole": []}).value["modes"]
     assert found == dict.fromkeys(("one-shot", "whole"), message(""))
 
@@ -419,7 +417,7 @@ def test_prompts_of_kimi_k3_are_no_evidence_and_its_outputs_are(servers: dict[st
     with Conversation(servers[RELEASES[0]], told, print) as conversation:
         failed = ask(conversation, "render", request=json.dumps(says("Hi")))
         assert not isinstance(failed, Answered | Refused)
-        asked = {"request": json.dumps(says("Hi")), "prompt_ids": [], "text": "", "pieces": [], "plans": {}}
+        asked = {"request": json.dumps(says("Hi")), "prompt_ids": [], "plans": {}}
         assert ask(conversation, "parse", **asked, ids=[1], stop_id=None).value["modes"]["one-shot"].keys() == {
             "message"
         }

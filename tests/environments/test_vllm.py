@@ -64,8 +64,6 @@ def modes(
         "request": asked,
         "prompt_ids": ask(conversation, "render", request=asked).value["prompt_ids"],
         "ids": ids,
-        "text": text,
-        "pieces": [],
         "stop_id": stop_id,
         "plans": {
             name: [len(ids[at : at + size]) for at in range(0, len(ids), size)] for name, size in (plans or {}).items()
@@ -147,7 +145,7 @@ def test_a_body_of_the_wrong_shape_is_refused_and_not_a_failure(qwen3: Conversat
 def test_a_request_the_server_refuses_cannot_be_parsed_for(qwen3: Conversation) -> None:
     """It is refused as its rendering is."""
     asked = json.dumps(says("Hi", tools=[]))
-    rest = {"prompt_ids": [1], "ids": [13048], "text": "Hi", "pieces": ["Hi"], "stop_id": None, "plans": {}}
+    rest = {"prompt_ids": [1], "ids": [13048], "stop_id": None, "plans": {}}
     refused = ask(qwen3, "parse", request=asked, **rest)
     assert refused == ask(qwen3, "render", request=asked)
     assert isinstance(refused, Refused)

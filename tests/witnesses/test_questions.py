@@ -65,15 +65,13 @@ def test_requests_and_texts_are_asked_as_they_are_written(root: Path) -> None:
 
 
 def test_outputs_are_asked_with_all_that_reproduces_them(root: Path) -> None:
-    """Ids, pieces that add up to the text, the prompt, the id that ends the turn; every chunk plan when hand-made."""
+    """Ids alone, for engines make their own text of them; the prompt, what ends the turn, all plans when hand-made."""
     rows = references(root, "parse")
     found = asked(root, "parse")
     assert [ask.case_id for ask in found] == [one for one, row in rows.items() if row["output_ids"] is not None]
     for ask in found:
         row, question = rows[ask.case_id], ask.question
-        assert question["ids"] == row["output_ids"]
-        assert "".join(question["pieces"]) == question["text"] == row["output_text"]
-        assert len(question["pieces"]) == len(question["ids"])
+        assert question["ids"] == row["output_ids"] and not {"text", "pieces"} & question.keys()
         assert (question["prompt_ids"], question["stop_id"]) == (row["prompt_ids"], row["stop_id"])
         assert question["plans"] == (chunk_plans(len(question["ids"])) if question["ids"] else {})
         assert ask.output_sha256 == row["output_sha256"]

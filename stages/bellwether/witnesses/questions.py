@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -108,13 +108,10 @@ class Questions:
                 return {"text": row["text"]}
             case "detokenize":
                 return {"ids": row["output_ids"]}
-        text, ends = row["output_text"], row["piece_ends"]
         return {
             "request": row["request"],
             "prompt_ids": row["prompt_ids"] or [],
             "ids": row["output_ids"],
-            "text": text,
-            "pieces": [text[start:end] for start, end in pairwise([0, *ends])],
             "stop_id": row["stop_id"],
             "plans": plans(row["case_id"], row["corpus"], len(row["output_ids"]), self.params.witness),
         }
@@ -141,7 +138,7 @@ class Questions:
                 )
         # An output is read as the answer to the prompt vLLM would have made.
         return (
-            "select case_id, corpus, case_index, request, prompt_ids, output_ids, output_text, piece_ends, stop_id,"
+            "select case_id, corpus, case_index, request, prompt_ids, output_ids, stop_id,"
             " output_sha256 from parse join cases using (case_id) join requests using (corpus, request_sha256)"
             f" where source = {sql_text(self.manifest.authority['parse'][0])} and output_ids is not null"
             f" and coalesce(normalisation, 'both') in ('both', 'vllm') and {asked}"
