@@ -322,7 +322,10 @@ def test_a_malformed_manifest_stops_before_anything_is_fetched(project: Project,
     assert done.returncode == 2
     first, step = done.stderr.splitlines()
     assert first == f"error: {manifest}: unknown key 'licence'"
-    assert step == "next:  Known keys: model, revision, tier, license, authority, inputs, group, files, unreached."
+    assert (
+        step
+        == "next:  Known keys: model, revision, tier, license, authority, inputs, group, files, unreached, engines."
+    )
     assert hub.requests == []
     assert project.produced() == []
 

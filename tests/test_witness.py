@@ -252,7 +252,9 @@ def test_an_interrupted_run_goes_on_where_it_was(root: Path, script: Path) -> No
 
 
 HOST = """
+import signal
 import sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job inherits that it is ignored
 sys.path.insert(0, {tests!r})
 from pathlib import Path
 import pytest

@@ -116,6 +116,8 @@ def connect(root: Path, against: str | None = None) -> Database:
     pinned.add_waivers(connection, root, params)
     if listed.path(root).is_file():
         gap_tables.add_registries(connection, root, params)
+    else:  # Git keeps the list; without it `bellwether gaps` says so, and other questions have answers
+        connection.execute(gap_tables.TABLES)
     connection.execute(DECIDING)
     connection.execute(evidence.MACROS)
     connection.execute(evidence.SHOWN)
