@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -214,3 +216,15 @@ def test_what_make_calls_light_is_what_the_registry_of_engines_does(params):
     makefile = (ROOT / "Makefile").read_text("utf-8")
     listed = next(line for line in makefile.split("\n") if line.startswith("LIGHT :=")).split()[2:]
     assert listed == [name for name in params.engines if not ENGINES[name].heavy]
+
+
+def test_dvc_finds_the_witnesses_from_the_root(params):
+    """A graph below a folder that DVC takes for ignored is not part of `dvc repro`, without a word."""
+    listed = subprocess.run(
+        [sys.executable, "-m", "dvc", "stage", "list", "--all", "--name-only"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert {f"{WITNESSES}/dvc.yaml:witness@{name}" for name in params.engines} <= set(listed)
