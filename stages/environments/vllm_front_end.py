@@ -51,12 +51,16 @@ from vllm.entrypoints.launchers.render.app_state import init_render_app_state
 from vllm.entrypoints.launchers.render.entry import build_app
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.entrypoints.serve import create_error_response
+from vllm.parser import ParserManager
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.engine.detokenizer import IncrementalDetokenizer
 
 CONTEXT = 1 << 20
 NAME = "model"
 """What the server calls its model; a request has to name it."""
+STAND_IN = "pythonic"
+"""Tool parser of the renderer alone, where the manifest names none. Without one the server refuses every request with
+tools, which says how it was started and nothing of the prompt; outputs are never read by it."""
 OPTIONS = {"architecture", "tokenizer_mode", "content_format"}
 
 Answer = Callable[[dict], dict]
@@ -169,6 +173,7 @@ def facts_of(state: Any, release: Release, settings: dict, added: dict) -> dict:
         "tokenizer": type(renderer.tokenizer).__name__,
         "renderer": type(renderer).__name__,
         "parsers": classes,
+        "tool parser that lets requests through": settings["tool_parser"] or STAND_IN,
         "added to config.json": added,
         "context": CONTEXT,
     }
@@ -236,6 +241,12 @@ def application(folder: Path, settings: dict, release: Release, loop: asyncio.Ab
     )
     app = build_app(args, ("render",))
     loop.run_until_complete(init_render_app_state(config, app.state, args))
+    if not settings["tool_parser"]:
+        renderer = app.state.online_renderer
+        renderer.parser = ParserManager.get_parser(
+            tool_parser_name=STAND_IN, reasoning_parser_name=settings["reasoning_parser"], enable_auto_tools=True
+        )
+        renderer.enable_auto_tools = True
     return app
 
 
@@ -250,7 +261,7 @@ def sent_back(response: httpx.Response) -> dict:
     if response.status_code == 200:
         return response.json()
     error = response.json()["error"]
-    if 400 <= response.status_code < 500:
+    if response.status_code == 400:
         raise Refused(error["type"], error["message"])
     raise RuntimeError(f"{response.status_code} {error['type']}: {error['message']}")
 
@@ -364,6 +375,6 @@ def outcome(measure: Callable[[], dict]) -> dict:
         return {"message": measure()}
     except Exception as error:
         said = create_error_response(error).error
-        if 400 <= said.code < 500:
+        if said.code == 400:
             return {"refused": {"code": said.type, "message": said.message}}
         return {"failed": {"code": type(error).__name__, "message": str(error)}}

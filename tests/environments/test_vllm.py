@@ -135,6 +135,18 @@ def test_an_empty_list_of_tools_is_refused(qwen3: Conversation) -> None:
     assert isinstance(ask(qwen3, "render", request=json.dumps(says("Hi"))), Answered)
 
 
+@pytest.mark.parametrize("choice", ["auto", "required", {"type": "function", "function": {"name": "f"}}])
+def test_requests_with_tools_are_rendered_where_no_parser_is_known(vllm: Server, choice: object) -> None:
+    """The server refuses them when it is started without a parser: that is how it was started, and no evidence of the
+    prompt. SmolLM2's template ignores tools, so the prompt is the one without."""
+    with Conversation(vllm, settings(snapshot("smollm2-135m-instruct")), print) as conversation:
+        plain = ask(conversation, "render", request=json.dumps(says("Hi")))
+        tool = {"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}}}
+        asked = says("Hi", tools=[tool], tool_choice=choice)
+        assert ask(conversation, "render", request=json.dumps(asked)) == plain
+    assert isinstance(plain, Answered)
+
+
 def test_a_body_of_the_wrong_shape_is_refused_and_not_a_failure(qwen3: Conversation) -> None:
     """FastAPI's validation answers before any of vLLM's code; its message names the key that is missing."""
     refused = ask(qwen3, "render", request="{}")

@@ -49,6 +49,8 @@ import json, os, sys, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 folder, port = sys.argv[2], int(sys.argv[sys.argv.index("--port") + 1])
+name = sys.argv[sys.argv.index("--served-model-name") + 1]
+served = "another" if "taken" in folder else name
 if "absent" in folder:
     print("Caused by:\\n  \\x1b[31mtokenizer error: no such folder\\x1b[0m", file=sys.stderr)
     sys.exit(1)
@@ -60,11 +62,11 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
-        self.say(200, b"")
+        self.say(200, json.dumps({{"object": "list", "data": [{{"id": served}}]}}).encode())
 
     def do_POST(self):
         request = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        assert self.path == "/v1/chat/completions/render" and request["model"] == "m"
+        assert self.path == "/v1/chat/completions/render" and request["model"] == name
         act = request.get("act")
         if act == "die":
             os._exit(1)
@@ -135,14 +137,14 @@ def pids(folder: Path) -> list[int]:
 def test_a_request_gets_a_model_and_keeps_its_other_bytes(request: dict, spaced: bool) -> None:
     """Key order and spelling are data; the request without a key is a request too."""
     text = json.dumps(request, indent=1 if spaced else None)
-    sent = with_model(text)
+    sent = with_model(text, "m")
     assert list(json.loads(sent).items()) == [("model", "m"), *request.items()]
     assert sent.endswith(text[1:].lstrip())
 
 
 def test_numbers_are_sent_as_they_are_spelt() -> None:
     """`1e2` is not rewritten to `100.0` on the way."""
-    assert with_model(' {"temperature": 1e2}') == '{"model":"m","temperature": 1e2}'
+    assert with_model(' {"temperature": 1e2}', "m") == '{"model":"m","temperature": 1e2}'
 
 
 @pytest.mark.parametrize(
@@ -243,9 +245,9 @@ def test_the_vocabulary_of_lists_of_ranks(tmp_path: Path) -> None:
 
 def test_parsers_are_named_where_the_manifest_names_them(tmp_path: Path) -> None:
     """Elsewhere the front end infers them."""
-    assert arguments(tmp_path, NO_PARSERS) == ["--served-model-name", "m"]
+    assert arguments(tmp_path, NO_PARSERS) == []
     given = arguments(tmp_path, {"tool_parser": "hermes", "reasoning_parser": "none"})
-    assert given[2:] == ["--tool-call-parser", "hermes", "--reasoning-parser", "none"]
+    assert given == ["--tool-call-parser", "hermes", "--reasoning-parser", "none"]
 
 
 # ── where it comes from ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -342,3 +344,14 @@ def test_the_real_one_renders_a_real_checkpoint() -> None:
     assert isinstance(refused, Refused)
     assert "tool parsing is not available" in refused.message
     assert isinstance(invalid, Refused | Failed)
+
+
+def test_another_server_on_the_port_is_not_asked(
+    fronts: Fronts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two front ends may draw one port: prompts of another checkpoint would be recorded without a word."""
+    monkeypatch.setattr(vllm_rust, "START_SECONDS", 1)
+    folder = tmp_path / "taken"
+    folder.mkdir()
+    with pytest.raises(NotLoaded, match="no answer within"):
+        outcomes(fronts, folder, {"n": 1})

@@ -4,7 +4,7 @@
 |---|---|
 | render | the request |
 | tokenize | the text |
-| parse | the output, its pieces and its prompt of the deciding source; malformed outputs too |
+| parse | the ids of the output and of its prompt, by the deciding source; malformed outputs too |
 | detokenize | the ids of the reference |
 """
 

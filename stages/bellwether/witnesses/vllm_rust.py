@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import re
+import secrets
 import socket
 import subprocess
 import sys
@@ -36,8 +37,6 @@ from bellwether.witnesses.outcome import Answered, Failed, Lost, NotLoaded, Outc
 
 TETHER = Path(__file__).resolve().parents[2] / "environments" / "tether.py"
 ROUTE = "/v1/chat/completions/render"
-MODEL = "m"
-"""Name under which it serves, and which every request asks for."""
 START_SECONDS = 60
 ANSWER_SECONDS = 30.0
 ANSWER_BYTES = 64 << 20
@@ -126,9 +125,9 @@ def vocabulary_size(folder: Path) -> int | None:
 
 
 def arguments(folder: Path, settings: Mapping[str, Any]) -> list[str]:
-    """Return how the front end is started for a snapshot, without the address."""
+    """Return how the front end is started for a snapshot, without its address and the name it serves under."""
     size = vocabulary_size(folder)
-    found = ["--served-model-name", MODEL]
+    found = []
     if size is not None:
         found += ["--hf-overrides", json.dumps({"vocab_size": size})]
     for option, flag in (("tool_parser", "--tool-call-parser"), ("reasoning_parser", "--reasoning-parser")):
@@ -137,11 +136,11 @@ def arguments(folder: Path, settings: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def with_model(request: str) -> str:
+def with_model(request: str, name: str) -> str:
     """Return a request's text with the model's name in front of its other keys; every other byte stays."""
     body = request.lstrip()
     rest = body[1:].lstrip()
-    return f'{{"model":"{MODEL}"{"" if rest.startswith("}") else ","}{rest}'
+    return f'{{"model":"{name}"{"" if rest.startswith("}") else ","}{rest}'
 
 
 def outcome_of(status: int, body: bytes) -> Outcome:
@@ -210,6 +209,7 @@ class Front:
         """Start it on a free port; `wait` before the first question."""
         self._program = program
         self._folder = Path(settings["model"])
+        self._name = f"m-{secrets.token_hex(16)}"  # so that no other server on the port is taken for this one
         self._arguments = arguments(self._folder, settings)
         self._waiting: deque[str] = deque()
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
@@ -224,7 +224,8 @@ class Front:
         self._process = subprocess.Popen(
             [
                 *(sys.executable, "-I", "-S", str(TETHER), str(os.getpid()), str(self._program), "render"),
-                *(str(self._folder), "--host", "127.0.0.1", "--port", str(port), *self._arguments),
+                *(str(self._folder), "--host", "127.0.0.1", "--port", str(port)),
+                *("--served-model-name", self._name, *self._arguments),
             ],
             stdin=subprocess.DEVNULL,
             stdout=self._complaints,
@@ -260,8 +261,10 @@ class Front:
             raise
 
     def _healthy(self) -> bool:
-        with contextlib.suppress(httpx.HTTPError):
-            return self._client.get("/health").status_code == 200
+        """Return whether it is this front end that answers, and not another program that took the port."""
+        with contextlib.suppress(httpx.HTTPError, ValueError, LookupError, TypeError):
+            if self._client.get("/health").status_code == 200:
+                return [model["id"] for model in self._client.get("/v1/models").json()["data"]] == [self._name]
         return False
 
     def ask(self, number: int, question: Mapping[str, Any]) -> None:
@@ -278,7 +281,7 @@ class Front:
         deadline = time.monotonic() + ANSWER_SECONDS
         body = bytearray()
         try:
-            with self._client.stream("POST", ROUTE, content=with_model(request).encode()) as response:
+            with self._client.stream("POST", ROUTE, content=with_model(request, self._name).encode()) as response:
                 for chunk in response.iter_raw():
                     body += chunk
                     if len(body) > ANSWER_BYTES:

@@ -79,7 +79,7 @@ def refused_by_server(error: Exception) -> Refused | None:
     match error:
         case Refused():
             return error
-        case HTTPException() if error.status_code < 500:
+        case HTTPException() if error.status_code == 400:
             return Refused(error.status_code, error.detail)
         case ValueError() | DS32EncodingError():
             return Refused("BadRequest", error)
