@@ -89,6 +89,14 @@ def test_an_outcome_carries_what_it_may(name):
 
 
 @each_engine
+def test_no_refusal_only_says_how_the_engine_was_started(name):
+    """A server without a tool parser refuses every request with tools: that is our setting, and no evidence."""
+    ours = re.compile(r"--[a-z]+-|tool parsing is not available")
+    refused = [row for row in answers(name) if row["outcome"] == "refused"]
+    assert [(row["checkpoint"], row["case_id"], row["reason"]) for row in refused if ours.search(row["reason"])] == []
+
+
+@each_engine
 def test_digests_are_of_what_the_row_says(name):
     """Every 20th answer: ids, and messages with empty and null text alike."""
     for row in answers(name)[::20]:
