@@ -43,6 +43,12 @@ def witness_table(root: Path, name: str, slug: str) -> Path:
     return root / "fixtures" / "witnesses" / name / f"{slug}.parquet"
 
 
+def observation_table(root: Path, target: str, slug: str) -> Path:
+    """What the gateway `target` did with the cases, for one checkpoint; the provenance, `<slug>.json`, lies beside
+    it."""
+    return root / "fixtures" / "observations" / target / f"{slug}.parquet"
+
+
 def second_references_folder(root: Path) -> Path:
     """The chat templates of the second references, `<name>.jinja`."""
     return root / "fixtures" / "second-references"

@@ -35,14 +35,15 @@ PROOFS = ("identical", "derived", "unproved")
 the container's bytes are not. unproved: real or written by hand, with no pin to compare with."""
 
 
-ENGINES = ("vllm", "vllm-rust", "sglang", "minijinja", "llama.cpp")
-"""Engines a manifest can say something to."""
+ENGINES = ("vllm", "vllm-rust", "sglang", "minijinja", "llama.cpp", "smg")
+"""Engines and gateways a manifest can say something to."""
 PLANS = ("drawn", "all")
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """How much of the imported corpora engines are asked. Hand-made cases are asked whole, by every chunk plan."""
+    """How much of the imported corpora engines and gateways are asked. Hand-made cases are asked whole, by every chunk
+    plan."""
 
     plans: str = "drawn"
     """`all`: imported cases are streamed by every plan too; `drawn`: by some, see witnesses/scope.py."""
@@ -62,6 +63,10 @@ class Params:
     """Releases of engines asked, `<engine>-<version>`; none when params.yaml lists none."""
     witness: Scope
     """What they are asked."""
+    targets: tuple[str, ...]
+    """Gateways observed, `<gateway>-<version>` and a parser where it has two; none when params.yaml lists none."""
+    observe: Scope
+    """What is replayed through them."""
     versions: Mapping[str, str]
     """Library → the exact version that counts as oracle input."""
     clock: datetime
@@ -175,7 +180,7 @@ def read_params(root: Path) -> Params:
         raw,
         str(path),
         required={"checkpoints": list, "corpora": list, "oracle": dict},
-        optional={"engines": list, "witness": dict},
+        optional={"engines": list, "witness": dict, "targets": list, "observe": dict},
     )
     oracle = _table(
         top["oracle"],
@@ -191,6 +196,8 @@ def read_params(root: Path) -> Params:
         corpora=_names(top["corpora"], f"{path}: corpora"),
         engines=_names(top.get("engines", []), f"{path}: engines"),
         witness=_scope(top.get("witness", {}), f"{path}: witness"),
+        targets=_names(top.get("targets", []), f"{path}: targets"),
+        observe=_scope(top.get("observe", {}), f"{path}: observe"),
         versions={name: str(value) for name, value in oracle["versions"].items()},
         clock=_moment(oracle["clock"], f"{path}: oracle.clock"),
         other_clock=_moment(oracle["other_clock"], f"{path}: oracle.other_clock"),
