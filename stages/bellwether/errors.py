@@ -11,6 +11,7 @@ BellwetherError            exit 2, prints what, where and the next step
 │   └── TemplateTimeout    a chat template does not end
 ├── RegistryError          what an engine registers cannot be read from its package
 ├── WitnessError           an engine cannot be asked at all
+├── GatewayError           a gateway cannot be started or reached, or ended while it was observed
 ├── TableError             a table is missing, torn or of another schema version
 └── Finding                exit 1: the command ran and what it checked is wrong
 """
@@ -75,6 +76,11 @@ class RegistryError(BellwetherError):
 
 class WitnessError(BellwetherError):
     """Raised when an engine cannot be started, or ended for good. What goes wrong with one case is a row instead."""
+
+
+class GatewayError(BellwetherError):
+    """Raised when a gateway cannot be started or reached, or ended for good. What goes wrong with one replay is a row
+    instead."""
 
 
 class TableError(BellwetherError):

@@ -136,6 +136,10 @@ class Gateway(Protocol):
 
     async def __aexit__(self, *exc: object) -> None: ...
 
+    def require_running(self) -> None:
+        """Raise GatewayError when it has ended by itself; does not ask it anything."""
+        ...
+
     def open(self, served: Served) -> AbstractAsyncContextManager[Adapter]:
         """Serve a checkpoint.
 

@@ -172,8 +172,8 @@ async def stream(
     """Return the message of a streamed chat: deltas joined per field, and per index of a call.
 
     Raises:
-        Refused, Failed: as `complete`; `malformed-event` for an event that is no chat chunk, `stream-error` for one that
-            says an error.
+        Refused, Failed: as `complete`; `malformed-event` for an event that is no chat chunk, `stream-error` for one
+            that says an error.
     """
     reply = await post(client, url + ROUTE, body, headers, seconds=seconds)
     if reply.status != 200:
