@@ -11,6 +11,7 @@ BellwetherError            exit 2, prints what, where and the next step
 │   └── TemplateTimeout    a chat template does not end
 ├── RegistryError          what an engine registers cannot be read from its package
 ├── WitnessError           an engine cannot be asked at all
+├── EngineError            the scripted engine cannot serve, or has lost what it was asked
 ├── GatewayError           a gateway cannot be started or reached, or ended while it was observed
 ├── TableError             a table is missing, torn or of another schema version
 └── Finding                exit 1: the command ran and what it checked is wrong
@@ -81,6 +82,10 @@ class WitnessError(BellwetherError):
 class GatewayError(BellwetherError):
     """Raised when a gateway cannot be started or reached, or ended for good. What goes wrong with one replay is a row
     instead."""
+
+
+class EngineError(BellwetherError):
+    """Raised when the scripted engine cannot serve: a port in use, a malformed script, captures dropped."""
 
 
 class TableError(BellwetherError):
