@@ -40,6 +40,9 @@ class Selection:
         return (not self.modes or mode in self.modes) and (plan is None or _matches(plan, self.plans))
 
 
+ALL = Selection()
+
+
 def _matches(name: str, patterns: Sequence[str]) -> bool:
     return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
@@ -79,7 +82,7 @@ class Replays:
     """What the gateway lets be seen."""
     plans: frozenset[str] | None
     """Chunk plans it can be streamed by; None for all."""
-    selection: Selection = Selection()
+    selection: Selection = ALL
 
     def _questions(self) -> Questions:
         kinds = tuple(kind for kind in KINDS if kind in self.kinds and _matches(kind, self.selection.kinds))

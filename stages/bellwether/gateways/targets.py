@@ -1,0 +1,93 @@
+"""The systems that can be observed, one line each: what of them is seen, and how they are started or reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bellwether.case import KINDS
+from bellwether.errors import ParamsError
+from bellwether.gateways.answer import Gateway
+
+ALL_KINDS = frozenset(KINDS)
+SHARED_CODE = ("gateways/answer.py", "gateways/chat.py", "gateways/process.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Something to observe."""
+
+    name: str
+    """Column `target` of its tables. Of a pinned one: folder of its tables, item of params.yaml."""
+    gateway: str
+    """What it is; its table in a manifest, [engines.<gateway>], names its parsers."""
+    version: str
+    """The pinned release; empty where that is found out."""
+    kinds: frozenset[str]
+    """Kinds of cases that are replayed."""
+    start: Callable[[Path], Gateway]
+    """Takes the root of the checkout."""
+    folder: str = ""
+    """Folder of its environment below stages/environments; empty for one that runs already."""
+    code: tuple[str, ...] = SHARED_CODE
+    """Modules of this package that have a part in its tables."""
+
+
+def _smg(version: str, parser: str = "legacy") -> Target:
+    def start(root: Path) -> Gateway:
+        from bellwether.gateways.smg import Smg
+
+        return Smg(version, parser)
+
+    plain = parser == "legacy"
+    return Target(
+        f"smg-{version}" if plain else f"smg-{version}-{parser}",
+        "smg",
+        version,
+        ALL_KINDS if plain else frozenset({"parse"}),  # its parsers are all that is another
+        start,
+        folder=f"smg-{version}",
+        code=(*SHARED_CODE, "gateways/smg.py"),
+    )
+
+
+def _llama_cpp(version: str) -> Target:
+    def start(root: Path) -> Gateway:
+        from bellwether.gateways.llama_cpp import LlamaCpp
+
+        return LlamaCpp(version)
+
+    return Target(
+        f"xllamacpp-{version}",
+        "xllamacpp",
+        version,
+        ALL_KINDS,
+        start,
+        folder=f"xllamacpp-{version}",
+        code=(*SHARED_CODE, "gateways/llama_cpp.py"),
+    )
+
+
+PINNED = {
+    target.name: target
+    for target in (
+        _smg("1.13.0"),
+        _smg("1.13.0", "symphony"),
+        _smg("1.9.0"),
+        _llama_cpp("2026.10.11549"),
+    )
+}
+"""Name → target that this project starts itself."""
+
+
+def pinned_target(name: str) -> Target:
+    """Return the pinned target `name`; a gateway's name alone stands for the first of its targets, the newest.
+
+    Raises:
+        ParamsError: there is none.
+    """
+    for target in PINNED.values():
+        if name in (target.name, target.gateway):
+            return target
+    raise ParamsError(f"there is no pinned target {name!r}", next_step=f"Known: {', '.join(PINNED)}.")
