@@ -31,6 +31,7 @@ RENDER = "/v1/chat/completions/render"
 DERENDER = "/v1/chat/completions/derender"
 TOKENIZE = "/tokenize"
 DETOKENIZE = "/detokenize"
+ROUTES = (RENDER, DERENDER, TOKENIZE, DETOKENIZE)
 NOT_TOKENIZED = ("reasoning_effort", "documents", "response_format")
 """Keys of a request that may shape its prompt, and that POST /tokenize does not read."""
 NO_STOP = "stop strings are not supported by streaming derender"
@@ -38,65 +39,91 @@ PROMPTS = 256
 """Prompts kept for outputs of the same request."""
 
 
-class VLLM:
+class Vllm:
     """A running vLLM. Nothing is started, and nothing is left behind."""
 
     def __init__(self, url: str, *, headers: Mapping[str, str] | None = None) -> None:
         """Ask the server at `url`, with `headers` on every request."""
-        self.plans: frozenset[str] | None = None
+        self.kinds: frozenset[str] = frozenset()
+        self.plans: frozenset[str] | None = frozenset()
         self.concurrency = 8
         self.version = UNSTATED
         self.facts: dict[str, Any] = {"called": "a running server"}
         self._url = server_url(url)
         self._headers = dict(headers or {})
+        self._failed: Failed | None = None
+        self._routes: frozenset[str] = frozenset()
 
     async def __aenter__(self) -> Self:
+        """Ask which routes there are. A server that does not say is told of when a checkpoint is opened."""
         self._client = session()
+        self._server = Server(self._client, self._url, self._headers)
+        try:
+            await self._look()
+        except Failed as failed:
+            self._failed = failed
+        except BaseException:
+            await self._client.close()
+            raise
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self._client.close()
 
+    def require_running(self) -> None:
+        """Do nothing: whoever started it ends it."""
+
     @asynccontextmanager
     async def open(self, served: Served) -> AsyncIterator[Adapter]:
-        """Look which routes the server has, and for the model among those it serves.
+        """Look for the model among those the server has.
 
         Raises:
             Failed: `unreachable`; `not-loaded` when it serves other models; `not-observable` when it has no route that
                 shows anything; another when it does not let itself be asked.
         """
-        server = Server(self._client, self._url, self._headers)
-        model = await server.name_of(served.model)
-        said = await server.get("/version")
+        if self._failed is not None:
+            raise self._failed
+        name = await self._server.name_of(served.model)
+        yield Adapter(self._server, name, served.eos_ids, self.version, self._routes)
+
+    async def _look(self) -> None:
+        """Set what is known of the server before a checkpoint is opened. Raises Failed."""
+        models = await self._server.models()
+        said = await self._server.get("/version")
         self.version = text_of(said, "version") if said is not None else UNSTATED
-        routes = {path for path in (RENDER, DERENDER, TOKENIZE, DETOKENIZE) if await server.has(path)}
-        adapter = Adapter(server, model, served, self.version, frozenset(routes))
-        if not adapter.kinds:
+        self._routes = frozenset([path for path in ROUTES if await self._server.has(path)])
+        self.kinds = kinds_of(self._routes)
+        if not self.kinds:
             raise Failed("not-observable", "the server has none of the routes of vLLM that show prompts or messages")
-        streams = "parse" in adapter.kinds and await adapter.streams()
-        self.plans = None if streams else frozenset()
-        self.facts |= {"routes": sorted(routes), "streams": streams}
-        yield adapter
+        if "parse" in self.kinds and models:
+            adapter = Adapter(self._server, models[0]["id"], (), self.version, self._routes)
+            self.plans = None if await adapter.streams() else frozenset()
+        self.facts |= {"routes": sorted(self._routes), "streams": self.plans is None}
+
+
+def kinds_of(routes: frozenset[str]) -> frozenset[str]:
+    """Return the kinds of cases that routes show. A message is not read without its prompt."""
+    prompts = bool(routes & {RENDER, TOKENIZE})
+    shown = {
+        "render": prompts,
+        "tokenize": TOKENIZE in routes,
+        "detokenize": DETOKENIZE in routes,
+        "parse": prompts and DERENDER in routes,
+    }
+    return frozenset(kind for kind, is_shown in shown.items() if is_shown)
 
 
 class Adapter:
     """One model of a running vLLM."""
 
-    def __init__(self, server: Server, model: str, served: Served, version: str, routes: frozenset[str]) -> None:
+    def __init__(
+        self, server: Server, model: str, eos_ids: tuple[int, ...], version: str, routes: frozenset[str]
+    ) -> None:
         self.version = version
-        self.kinds = frozenset(
-            kind
-            for kind, needed in (
-                ("render", {RENDER, TOKENIZE}),
-                ("tokenize", {TOKENIZE}),
-                ("detokenize", {DETOKENIZE}),
-                ("parse", {DERENDER} if routes & {RENDER, TOKENIZE} else set()),
-            )
-            if needed & routes
-        )
+        self.kinds = kinds_of(routes)
         self._server = server
         self._model = model
-        self._eos_ids = served.eos_ids
+        self._eos_ids = eos_ids
         self._route = RENDER if RENDER in routes else TOKENIZE
         self._prompts: dict[str, list[int]] = {}
 
