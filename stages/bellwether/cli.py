@@ -474,6 +474,68 @@ def patterns(root: Path) -> None:
         click.echo(f"note: inputs not laid out, so not looked at: {', '.join(done.not_laid_out)}", err=True)
 
 
+@cli.command()
+@click.option("--model", required=True, metavar="NAME", help="The name clients use, e.g. Qwen/Qwen3-8B.")
+@click.option(
+    "--folder",
+    required=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="A folder like a snapshot of the Hub: tokenizer files and config.json, no weights.",
+)
+@click.option(
+    "--wire",
+    type=click.Choice(["vllm", "sglang", "tokenspeed", "http"]),
+    default="vllm",
+    show_default=True,
+    help="What is spoken: a worker wire of the SMG gateway over gRPC, or OpenAI's and SGLang's routes over HTTP.",
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1.  [default: any free one]")
+@click.option(
+    "--script",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="JSON Lines of answers; read again when it changes.",
+)
+@click.option("--capture", type=click.Path(path_type=Path, dir_okay=False), help="Append a JSON line per request.")
+@click.option("--capture-arrow", type=click.Path(path_type=Path, dir_okay=False), help="Write an Arrow IPC stream.")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="End by itself.  [default: on Ctrl-C]")
+def engine(
+    model: str,
+    folder: Path,
+    wire: str,
+    port: int,
+    script: Path,
+    capture: Path | None,
+    capture_arrow: Path | None,
+    seconds: float | None,
+) -> None:
+    """Be an engine without a model: answer a gateway with scripted token ids, and capture what it sends.
+
+    \b
+    A line of the script:
+      {"key": "case-1", "chunks": [[9707], [0, 151645]], "finish_reason": "stop", "matched_token_id": 151645}
+    key            the request's id, or what it begins with before a dash; the first line that fits answers;
+                   * answers all others; without it they get one id that ends the turn
+    chunks         one message each when streamed; a full answer is all of them
+    finish_reason  sent as it is; stop when absent
+    matched_token_id, matched_stop_str   what ended the answer, where something did
+
+    The address is printed when it answers. Ctrl-C and SIGTERM end it, with exit status 0.
+    """
+    from bellwether.scripted_engine import command
+
+    command.main(
+        command.served(folder, model),
+        wire,
+        port,
+        script,
+        capture=capture,
+        capture_arrow=capture_arrow,
+        seconds=seconds,
+        ready=click.echo,
+    )
+
+
 @cli.group()
 def env() -> None:
     """Build and list the Python environments engines and vendors' libraries run in.

@@ -6,9 +6,8 @@ to the one their client sent. A mere beginning is not enough, `case-1` is not `c
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -86,14 +85,16 @@ class ScriptFile:
 
     Raises:
         EngineError: the file cannot be read, or a line breaks the format; it names file and line. Also raised by
-            `find`, as long as the file is so: a request is never answered by what stood there before.
+            `find`, as long as the file is so: a request is never answered by what stood there before. `complain` is
+            told once.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, complain: Callable[[str], None] = lambda _: None) -> None:
         self.path = path
+        self._complain = complain
         self._seen: tuple[int, ...] | None = None
-        self._wrong: EngineError | None = None
         self._scripts: dict[str, tuple[int, Script]] = {}
+        self._wrong: EngineError | None = None
         self._refresh()
 
     def find(self, request_id: str) -> tuple[str, Script] | None:
@@ -112,24 +113,27 @@ class ScriptFile:
         return hit and hit[1]
 
     def _refresh(self) -> None:
+        before = self._wrong
         try:
             state = self.path.stat()
             stamp = (state.st_mtime_ns, state.st_size, state.st_ino)
             if stamp != self._seen:
-                self._scripts, self._wrong = {}, None
-                self._scripts = read(self.path)
                 young = time.time_ns() - state.st_mtime_ns < YOUNG_NS
-                self._seen = None if young else stamp
+                self._seen, self._wrong = None if young else stamp, None
+                self._scripts = read(self.path)
         except OSError as error:
-            self._seen, self._scripts = None, {}
-            self._wrong = EngineError(
-                f"{self.path}: {os.strerror(error.errno) if error.errno else error}",
-                next_step="Give the path of a file of scripts that can be read.",
-            )
+            self._seen, self._wrong = None, _unreadable(self.path, error)
         except EngineError as error:
-            self._seen, self._wrong = stamp, error
+            self._wrong = error
         if self._wrong:
+            self._scripts = {}
+            if str(self._wrong) != str(before):
+                self._complain(str(self._wrong))
             raise EngineError(str(self._wrong), next_step=self._wrong.next_step)
+
+
+def _unreadable(path: Path, error: OSError) -> EngineError:
+    return EngineError(f"{path}: {error.strerror or error}", next_step="Give the path of a file that can be read.")
 
 
 def read(path: Path) -> dict[str, tuple[int, Script]]:

@@ -77,6 +77,8 @@ class ArrowStream:
             self._flush()
 
     def close(self) -> None:
+        if self._file.closed:
+            return
         try:
             self._flush()
             self._stream.close()
