@@ -10,11 +10,14 @@
 | provenance | recorded table: what it depended on |
 | engines | release of an engine in params.yaml; of an engine's releases the newest is the pinned one |
 | witness | case, checkpoint, release and distinct answer |
-| reference_before, witness_before | the same at another Git revision; empty when none is asked for |
+| targets | gateway in params.yaml; of a gateway's releases the newest is the pinned one |
+| observation | replay of a case through a gateway |
+| reference_before, witness_before, observation_before | the same at another Git revision; else empty |
 | against | that revision |
 | claims, told, evidence | answer that decides, of any source, of a witness: as digests, see reports/evidence.py |
+| observed | replay as digests, in the same columns |
 | waivers, known_differences | entry of queries/waivers.toml, of queries/known/*.toml |
-| compared, standing, disputes | row of the stored query of this name |
+| compared, standing, disputes, verdict, defects | row of the stored query of this name |
 | registry, aliases, uses | name a system registers; other spelling of one; fixture that exercises one |
 | scope | checkpoint in params.yaml, in its order |
 | manifests | pinned checkpoint, in scope or not: its files by proof, and what keeps it from being recorded |
@@ -23,6 +26,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,8 +35,16 @@ import pyarrow as pa
 
 from bellwether.corpora.store import sql_path
 from bellwether.errors import ParamsError, TableError
-from bellwether.layout import RECORDED, corpus_folder, materials_table, reference_table, witness_table
-from bellwether.params import read_params
+from bellwether.layout import (
+    RECORDED,
+    corpus_folder,
+    materials_table,
+    observation_table,
+    reference_table,
+    witness_table,
+)
+from bellwether.observing.table import OBSERVATION
+from bellwether.params import Params, read_params
 from bellwether.registries import listed
 from bellwether.reports import evidence, gap_tables, pinned
 from bellwether.reports.revision import tables_at
@@ -40,7 +52,9 @@ from bellwether.tables import MATERIALS, PER_CORPUS, REFERENCE, WITNESS, check
 
 WITNESSES = "fixtures/witnesses/"
 
-STORED = ("compared", "standing", "disputes")
+OBSERVATIONS = "fixtures/observations/"
+
+STORED = ("compared", "standing", "disputes", "verdict", "defects")
 """Queries that other queries use by name, each after those it uses itself."""
 
 # A prompt is judged as the request says it, an output as the answer to the prompt vLLM would have made. Rows of `both`
@@ -68,12 +82,12 @@ class Database:
 
     def require_all(self, *, witnesses: bool = True) -> None:
         """Check that no table of the scope is missing; what is counted over a part would look complete. Who counts
-        references alone does without the tables of the `witnesses`.
+        references alone does without the tables of `witnesses`, engines and gateways.
 
         Raises:
             TableError: tables are missing. Names the first of them.
         """
-        missing = [path for path in self.missing if witnesses or not path.startswith(WITNESSES)]
+        missing = [path for path in self.missing if witnesses or not path.startswith((WITNESSES, OBSERVATIONS))]
         if missing:
             raise TableError(
                 f"{len(missing)} tables of the scope are missing: {', '.join(missing[:5])}",
@@ -82,9 +96,9 @@ class Database:
             )
 
 
-def connect(root: Path, against: str | None = None) -> Database:
+def connect(root: Path, against: str | None = None, observations: Sequence[Path] | None = None) -> Database:
     """Return the views over every table in the scope of params.yaml; and over the answers in it at the Git revision
-    `against`.
+    `against`. With `observations` those are the tables of what gateways did, instead of those in scope.
 
     Raises:
         TableError: a table that is there is torn or of another schema version.
@@ -103,12 +117,14 @@ def connect(root: Path, against: str | None = None) -> Database:
     _view(connection, root, "reference", REFERENCE, references, missing)
     witnesses = [witness_table(root, name, slug) for name in params.engines for slug in params.checkpoints]
     _view(connection, root, "witness", WITNESS, witnesses, missing)
+    observed = [observation_table(root, name, slug) for name in params.targets for slug in params.checkpoints]
     _provenance(
         connection,
         [(path.parents[1].name, path.parent.name, path.with_name("provenance.json")) for path in references]
-        + [(path.stem, path.parent.name, path.with_suffix(".json")) for path in witnesses],
+        + [(path.stem, path.parent.name, path.with_suffix(".json")) for path in (*witnesses, *observed)],
     )
-    _before(connection, root, against, references, witnesses)
+    _observation(connection, root, params, observed, observations, missing)
+    _before(connection, root, against, references, witnesses, observed)
     pinned.add_scope(connection, params)
     pinned.add_engines(connection, params)
     pinned.add_authority(connection, root, params)
@@ -147,12 +163,33 @@ def _view(
         connection.execute(f"create view {name} as select * from empty_{name}")
 
 
+def _observation(
+    connection: duckdb.DuckDBPyConnection,
+    root: Path,
+    params: Params,
+    stored: list[Path],
+    own: Sequence[Path] | None,
+    missing: list[str],
+) -> None:
+    """Add what gateways did, and the gateways: those in scope, or those that `own` tables are of."""
+    if own is None:
+        _view(connection, root, "observation", OBSERVATION, stored, missing)
+        pinned.add_targets(connection, dict.fromkeys(params.targets))
+        return
+    for path in own:
+        check(path, OBSERVATION)
+    _view(connection, root, "observation", OBSERVATION, list(own), missing)
+    said = connection.execute("select target, max(target_version) from observation group by target").fetchall()
+    pinned.add_targets(connection, dict(said))
+
+
 def _before(
     connection: duckdb.DuckDBPyConnection,
     root: Path,
     against: str | None,
     references: list[Path],
     witnesses: list[Path],
+    observed: list[Path],
 ) -> None:
     """Add the answers of another revision; a table it does not have has no rows."""
     connection.execute("create table against (revision text)")
@@ -161,6 +198,7 @@ def _before(
     for name, schema, paths in (
         ("reference_before", REFERENCE, references),
         ("witness_before", WITNESS, witnesses),
+        ("observation_before", OBSERVATION, observed),
     ):
         wanted = [path.relative_to(root).as_posix() for path in paths]
         copies = {} if against is None else tables_at(root, against, wanted)

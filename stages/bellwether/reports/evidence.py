@@ -11,6 +11,9 @@ the same columns, so that the macro `difference` compares a claim with a witness
 | given | parse, detokenize: the output ids the answer is about; a join key like the case |
 
 A failed measurement is not in `evidence`: nothing can be concluded from it.
+
+`observed` are the replays of gateways in the same columns, all of them: `answer` is null where there is none. They hold
+more that can differ, so the macro `departure` compares a claim with them; `departure_layer` says where.
 """
 
 from __future__ import annotations
@@ -50,6 +53,28 @@ where outcome in ('result', 'refused');
 """
 
 
+def _observed(view: str, table: str) -> str:
+    return f"""
+create view {view} as
+select
+    checkpoint, kind, case_id, target, target_version,
+    mode = 'stream' as streamed, plan, coalesce(plan, if(mode = 'stream', 'stream', 'one-shot')) as mode,
+    outcome, if(outcome in ('result', 'refused'), outcome, null) as answer,
+    if(kind in ('parse', 'detokenize'), output_sha256, null) as given,
+    case kind
+        when 'render' then prompt_sha256
+        when 'tokenize' then output_sha256
+        when 'parse' then message_value_sha256
+    end as value,
+    if(kind = 'render', prompt_text_sha256, output_text_sha256) as text,
+    message_sha256 as spelling, message_bare_sha256 as bare, content, reasoning_content,
+    baseline_text_sha256 as baseline_text, bare_sha256 as bare_ids, baseline_bare_sha256 as baseline_bare_ids,
+    finish_reason, usage_prompt_tokens, usage_completion_tokens, prompt_tokens, completion_tokens, framing, in_pieces,
+    reason_code, reason, http_status, parser_used,
+from {table};
+"""
+
+
 def _told(view: str, table: str) -> str:
     """Encoder by encoder: whether one row says it for both, or two rows, is no difference between two recordings."""
     return f"""
@@ -64,11 +89,19 @@ where is_judged(kind, source, normalisation);
 
 VIEWS = "".join(
     [
-        f"create view claims as select checkpoint, kind, case_id, encoder, {ANSWER} {COLUMNS} from deciding;",
+        f"""
+create view claims as
+select
+    checkpoint, kind, case_id, encoder, {ANSWER} {COLUMNS} finish_reason,
+    length(coalesce(content, '')) + length(coalesce(reasoning_content, '')) as written,
+from deciding;
+""",
         _told("told", "reference"),
         _told("told_before", "reference_before"),
         _evidence("evidence", "witness"),
         _evidence("evidence_before", "witness_before"),
+        _observed("observed", "observation"),
+        _observed("observed_before", "observation_before"),
     ]
 )
 
@@ -116,8 +149,7 @@ create macro is_respelled(one, other) as
 create macro without_space(value) as regexp_replace(coalesce(value, ''), '\\s', '', 'g');
 
 -- of two messages that differ: in white space alone, or the first field that does in more
-create macro message_field(one, other) as case
-    when difference(one, other) is distinct from 'message' then null
+create macro message_part(one, other) as case
     when one.bare = other.bare then 'whitespace'
     when coalesce(one.content, '') <> coalesce(other.content, '')
         and without_space(one.content) <> without_space(other.content) then 'content'
@@ -125,6 +157,8 @@ create macro message_field(one, other) as case
         and without_space(one.reasoning_content) <> without_space(other.reasoning_content) then 'reasoning_content'
     else 'tool_calls'
 end;
+
+create macro message_field(one, other) as if(difference(one, other) = 'message', message_part(one, other), null);
 
 -- between two recordings of one case, of which one may be missing
 create macro moved(older, newer) as case
@@ -139,7 +173,81 @@ end;
 create macro difference_rank(what) as
     list_position(
         ['rejected', 'prompt-ids', 'prompt-text', 'ids', 'output-text', 'chunk-text', 'text', 'pieces', 'message'], what
-    )
+    );
+
+-- words of several servers for one way in which an answer ends
+create macro finish_class(word) as case
+    when word in ('stop', 'eos', 'eos_token', 'end_turn', 'stop_sequence') then 'stop'
+    when word in ('length', 'max_tokens') then 'length'
+    when word in ('tool_calls', 'tool_use', 'function_call') then 'tool_calls'
+    when word in ('error', 'abort') then 'error'
+    else word
+end;
+
+create macro wrong_usage(observed) as case
+    when observed.usage_prompt_tokens <> observed.prompt_tokens then 'prompt'
+    when observed.usage_completion_tokens <> observed.completion_tokens then 'completion'
+end;
+
+-- between a claim and a replay: what is wrong first, `same`, or null where nothing was seen to compare by. Of a prompt
+-- ids alone are judged. A text of 16 characters or more that is generated id by id comes in more than one event
+create macro departure(claim, observed) as case
+    when coalesce(claim.answer, '') not in ('result', 'refused') or observed.answer is null then null
+    when claim.answer = 'refused' and observed.answer = 'refused' then 'same'
+    when claim.answer = 'refused' then 'accepted'
+    when observed.answer = 'refused' then 'rejected'
+    when claim.kind = 'render' then if(observed.value is null, null, difference(claim, observed))
+    when claim.kind in ('tokenize', 'detokenize') then difference(claim, observed)
+    when claim.kind <> 'parse' then null
+    when observed.framing is not null then 'framing'
+    when claim.value <> observed.value then 'message'
+    when claim.value is null or observed.value is null then null
+    when finish_class(claim.finish_reason) <> coalesce(finish_class(observed.finish_reason), '') then 'finish-reason'
+    when wrong_usage(observed) is not null then 'usage'
+    when observed.mode = 'per_token' and not observed.in_pieces and claim.written >= 16 then 'buffered'
+    else 'same'
+end;
+
+create macro departure_field(claim, observed, what) as case what
+    when 'framing' then observed.framing
+    when 'message' then message_part(claim, observed)
+    when 'usage' then wrong_usage(observed)
+end;
+
+-- of a departure that was seen at once. The same decoder reads both prompts: texts that are equal leave the tokenizer,
+-- and ids that are equal without the special ones leave those
+create macro departure_layer(observed, claim_text, what) as case
+    when what is null or what = 'same' then null
+    when observed.kind = 'tokenize' then 'tokens'
+    when observed.kind = 'detokenize' then 'detokenize'
+    when observed.kind = 'render' then case
+        when what <> 'prompt-ids' then 'template'
+        when observed.text = observed.baseline_text then 'tokens'
+        when observed.bare_ids = observed.baseline_bare_ids then 'special_tokens'
+        when observed.text <> observed.baseline_text then 'template'
+        else 'tokens'
+    end
+    when what in ('framing', 'buffered') then 'streaming'
+    when what in ('rejected', 'accepted', 'usage') then 'api'
+    when claim_text <> observed.text then 'detokenize'
+    else 'parse'
+end;
+
+-- whether all that comes before that layer was seen
+create macro is_localised(observed, claim_text, layer) as case
+    when layer is null then null
+    when observed.kind = 'render' and layer = 'tokens' then coalesce(observed.text = observed.baseline_text, false)
+    when layer = 'parse' or observed.kind = 'parse' and layer = 'api' then coalesce(claim_text = observed.text, false)
+    else true
+end;
+
+-- of two answers to one case, whoever gave them; null where a side holds nothing
+create macro is_said(one, other) as case
+    when coalesce(one.answer, '') not in ('result', 'refused') or other.answer is null then null
+    when one.answer = 'refused' or other.answer = 'refused' then one.answer = other.answer
+    when one.kind = 'detokenize' then coalesce(one.value = other.value, one.text = other.text)
+    else one.value = other.value
+end;
 """
 
 # Of the few rows that are shown as examples; these read texts, ids and calls.

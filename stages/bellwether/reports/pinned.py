@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import duckdb
 
 from bellwether.layout import RECORDED, reference_table
 from bellwether.params import Manifest, Params, read_manifest
-from bellwether.reports.releases import covers, releases
+from bellwether.reports.releases import covers, releases, targets
 from bellwether.waivers import read_known, read_waivers
 
 OF_TEXT = {"tokenize": ("hf-tokenizer",), "detokenize": ("hf-tokenizer",)}
@@ -42,6 +42,13 @@ def add_engines(connection: duckdb.DuckDBPyConnection, params: Params) -> None:
     columns = "name text, engine text, engine_version text, release_order integer, pinned boolean"
     rows = [(one.name, one.engine, one.version, one.order, one.pinned) for one in releases(params.engines)]
     _add(connection, "engines", columns, rows)
+
+
+def add_targets(connection: duckdb.DuckDBPyConnection, names: Mapping[str, str | None]) -> None:
+    """Add the table `targets`. Raises as `releases.targets`."""
+    columns = "target text, gateway text, version text, release_order integer, pinned boolean"
+    rows = [(one.name, one.gateway, one.version, one.order, one.pinned) for one in targets(names)]
+    _add(connection, "targets", columns, rows)
 
 
 def add_authority(connection: duckdb.DuckDBPyConnection, root: Path, params: Params) -> None:

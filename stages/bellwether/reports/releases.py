@@ -1,9 +1,10 @@
-"""Releases of engines in the order they came out, and which of each engine's is the pinned one: the newest listed."""
+"""Releases of engines and gateways in the order they came out, and which of each is the pinned one: the newest
+listed."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -12,6 +13,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from bellwether.errors import ParamsError
+
+TARGET = re.compile(r"(?P<gateway>.+?)-(?P<version>[a-z]?\d[^-]*)(-(?P<parser>.+))?\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,42 @@ def releases(names: Iterable[str]) -> list[Release]:
     return sorted(found, key=attrgetter("engine", "order"))
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A release of a gateway, under one of its parsers where it has two."""
+
+    name: str
+    """`<gateway>-<version>`, and `-<parser>`."""
+    gateway: str
+    """Without the version: `smg`, `smg-symphony`."""
+    version: str
+    order: int
+    """From 1, among the releases of the gateway."""
+    pinned: bool
+
+
+def targets(names: Mapping[str, str | None]) -> list[Target]:
+    """Return the targets of `names`, gateway by gateway, the oldest release first.
+
+    `names` maps a name to the release the gateway said it is; None leaves that to the name.
+
+    Raises:
+        ParamsError: nobody said a release, and the name holds none.
+    """
+    split = sorted(
+        ((*_target(name, version), name) for name, version in names.items()),
+        key=lambda one: (one[0], version_key(one[1]), one[2]),
+    )
+    found = []
+    for _, group in groupby(split, key=lambda one: one[0]):
+        listed = list(group)
+        found += [
+            Target(name, gateway, version, order, order == len(listed))
+            for order, (gateway, version, name) in enumerate(listed, 1)
+        ]
+    return found
+
+
 def version_key(version: str) -> tuple:
     """Return a key that sorts versions: as PEP 440 does, and before them the others, numbers in them by value."""
     try:
@@ -60,6 +99,18 @@ def covers(versions: str, version: str) -> bool:
     except InvalidVersion:
         number = Version(re.search(r"\d+(\.\d+)*", version)[0])
     return SpecifierSet(versions).contains(number, prereleases=True)
+
+
+def _target(name: str, said: str | None) -> tuple[str, str]:
+    parts = TARGET.match(name)
+    if parts is None and said is None:
+        raise ParamsError(
+            f"params.yaml: targets: {name!r} is no release", next_step="Write '<gateway>-<version>', as 'smg-1.13.0'."
+        )
+    if parts is None:
+        return name, said
+    gateway = "-".join(filter(None, (parts["gateway"], parts["parser"])))
+    return gateway, said or parts["version"]
 
 
 def _split(name: str) -> tuple[str, str]:
