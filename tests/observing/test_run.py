@@ -24,11 +24,6 @@ class Behind:
     def __init__(self, **acts: Any) -> None:
         self.acts = acts
         self.under_way = self.most = 0
-        self.ended = False
-
-    def require_running(self) -> None:
-        if self.ended:
-            raise GatewayError("it ended")
 
     async def render(self, request: str) -> Prompt:
         self.under_way += 1
@@ -36,8 +31,7 @@ class Behind:
         try:
             await asyncio.sleep(self.acts.get("slow", {}).get(request, 0))
             if request in self.acts.get("dies", ()):
-                self.ended = True
-                raise Failed("unreachable")
+                raise GatewayError("it ended")
             if (act := self.acts.get("fails", {}).get(request)) is not None:
                 raise act
             return Prompt([len(request)])

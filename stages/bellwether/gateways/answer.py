@@ -97,7 +97,8 @@ class Answer:
 
 
 class Adapter(Protocol):
-    """One checkpoint behind one gateway. Every method raises Refused, Missing or Failed."""
+    """One checkpoint behind one gateway. Every method raises Refused, Missing or Failed; and GatewayError when the
+    gateway has ended."""
 
     version: str
     """The gateway's release, as it says itself."""
@@ -135,10 +136,6 @@ class Gateway(Protocol):
     async def __aenter__(self) -> Self: ...
 
     async def __aexit__(self, *exc: object) -> None: ...
-
-    def require_running(self) -> None:
-        """Raise GatewayError when it has ended by itself; does not ask it anything."""
-        ...
 
     def open(self, served: Served) -> AbstractAsyncContextManager[Adapter]:
         """Serve a checkpoint.

@@ -38,7 +38,7 @@ def _smg(version: str, parser: str = "legacy") -> Target:
     def start(root: Path) -> Gateway:
         from bellwether.gateways.smg import Smg
 
-        return Smg(version, parser)
+        return Smg(version, parser=parser)
 
     plain = parser == "legacy"
     return Target(
@@ -48,7 +48,7 @@ def _smg(version: str, parser: str = "legacy") -> Target:
         ALL_KINDS if plain else frozenset({"parse"}),  # its parsers are all that is another
         start,
         folder=f"smg-{version}",
-        code=(*SHARED_CODE, "gateways/smg.py"),
+        code=(*SHARED_CODE, "gateways/smg.py", "gateways/spoken.py"),
     )
 
 

@@ -40,22 +40,18 @@ async def endings(
         for replay in replays:
             waiting.append((replay, asyncio.create_task(one(replay))))
             if len(waiting) >= AHEAD * gateway.concurrency:
-                yield await _first(gateway, waiting)
+                yield await _first(waiting)
         while waiting:
-            yield await _first(gateway, waiting)
+            yield await _first(waiting)
     finally:
         for _, task in waiting:
             task.cancel()
         await asyncio.gather(*(task for _, task in waiting), return_exceptions=True)
 
 
-async def _first(
-    gateway: Gateway, waiting: deque[tuple[Replay, asyncio.Task[Any]]]
-) -> tuple[Replay, Ending, str | None]:
+async def _first(waiting: deque[tuple[Replay, asyncio.Task[Any]]]) -> tuple[Replay, Ending, str | None]:
     replay, task = waiting[0]
     value, text = await task
-    if isinstance(value, Failed):
-        gateway.require_running()
     waiting.popleft()
     return replay, value, text
 
