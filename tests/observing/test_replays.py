@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from bellwether.gateways.answer import Output
 from bellwether.observing.replays import Replay, Selection
 
 
 def replay(plan: str | None) -> Replay:
-    question = {"ids": [7, 8, 9, 10, 11], "plans": {"whole": [5], "size-2": [2, 2, 1]}}
+    question = {"ids": [7, 8, 9, 10, 11], "stop_id": 2, "plans": {"whole": [5], "size-2": [2, 2, 1]}}
     return Replay("parse/common/a", "parse", "full" if plan is None else "stream", plan, question)
 
 
@@ -17,7 +18,7 @@ def replay(plan: str | None) -> Replay:
 )
 def test_chunks_are_the_output_cut_by_its_plan(plan: str | None, chunks: list[list[int]] | None) -> None:
     """An answer at once has none."""
-    assert replay(plan).chunks == chunks
+    assert replay(plan).output == Output([7, 8, 9, 10, 11], chunks, 2)
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,12 @@ GIVEN = bytes(range(32))
 
 def of(ending: Ending, kind: str = "render", plan: str | None = None, text: str | None = None) -> Row:
     mode = "full" if plan is None else "stream"
-    replay = Replay(f"{kind}/common/a", kind, mode, plan, {"ids": [1, 2, 3]}, GIVEN if kind == "parse" else None)
+    replay = Replay(f"{kind}/common/a", kind, mode, plan, _question(plan), GIVEN if kind == "parse" else None)
     return row(replay, ending, text, HEAD, {"/somewhere/inputs": "<model>"})
+
+
+def _question(plan: str | None) -> dict:
+    return {"ids": [1, 2, 3], "stop_id": 9, "plans": {plan: [3]}}
 
 
 def digest(*ids: int) -> bytes:
@@ -34,12 +38,12 @@ def test_a_prompt() -> None:
 
 
 def test_a_message_says_what_was_counted_by_whom() -> None:
-    """The gateway's usage beside what its engine was sent and gave."""
+    """The gateway's usage beside what its engine was sent and gave, the id that ends the turn included."""
     call = {"name": "f", "arguments": '{"a": 1}'}
     answer = Answer("hi", None, [call], "tool_calls", (9, 3), parser="legacy", in_pieces=True, prompt_ids=[1] * 8)
     found = of(answer, "parse", "whole")
     assert (found["usage_prompt_tokens"], found["usage_completion_tokens"]) == (9, 3)
-    assert (found["prompt_tokens"], found["completion_tokens"]) == (8, 3)
+    assert (found["prompt_tokens"], found["completion_tokens"]) == (8, 4)
     assert (found["parser_used"], found["finish_reason"], found["tool_calls"]) == ("legacy", "tool_calls", [call])
     assert (found["output_sha256"], found["plan"], found["in_pieces"]) == (GIVEN, "whole", True)
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
 from bellwether.case import KINDS
+from bellwether.gateways.answer import Output
 from bellwether.params import Manifest, Params
 from bellwether.witnesses.questions import Ask, Questions
 
@@ -61,14 +62,13 @@ class Replay:
     """Of the ids the engine gives."""
 
     @property
-    def chunks(self) -> list[list[int]] | None:
-        """The output in the pieces of the plan; None for one answer."""
-        if self.plan is None:
-            return None
-        ends = [0]
-        for length in self.question["plans"][self.plan]:
-            ends.append(ends[-1] + length)
-        return [self.question["ids"][begin:end] for begin, end in pairwise(ends)]
+    def output(self) -> Output:
+        """parse: what the engine is to say, cut by the plan."""
+        ids, chunks = self.question["ids"], None
+        if self.plan is not None:
+            ends = accumulate(self.question["plans"][self.plan], initial=0)
+            chunks = [ids[begin:end] for begin, end in pairwise(ends)]
+        return Output(ids, chunks, self.question["stop_id"])
 
 
 @dataclass(frozen=True, slots=True)

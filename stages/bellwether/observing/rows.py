@@ -8,6 +8,7 @@ from typing import Any
 
 from bellwether.digests import ids_sha256, message_bare_sha256, message_sha256, message_value_sha256, text_sha256
 from bellwether.gateways.answer import Answer, Failed, Missing, Prompt, Refused
+from bellwether.gateways.spoken import spoken
 from bellwether.observing.replays import FULL, Replay
 from bellwether.witnesses.outcome import lasting
 
@@ -81,7 +82,7 @@ def _message(replay: Replay, answer: Answer) -> Row:
         **{"finish_reason": answer.finish_reason, "parser_used": answer.parser},
         **{"usage_prompt_tokens": usage[0], "usage_completion_tokens": usage[1]},
         "prompt_tokens": len(answer.prompt_ids) if seen else None,
-        "completion_tokens": len(replay.question["ids"]) if seen else None,
+        "completion_tokens": sum(map(len, spoken(replay.output))) if seen else None,
         **{"framing": answer.framing, "in_pieces": answer.in_pieces},
     }
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from bellwether.gateways.answer import Adapter, Failed, Gateway, Missing, Output, Refused
+from bellwether.gateways.answer import Adapter, Failed, Gateway, Missing, Refused
 from bellwether.observing.replays import FULL, Replay
 from bellwether.observing.rows import Ending
 
@@ -67,8 +67,7 @@ async def ending(adapter: Adapter, replay: Replay) -> tuple[Ending, str | None]:
                 return await adapter.tokenize(question["text"]), None
             case "detokenize":
                 return await adapter.detokenize(question["ids"]), None
-        output = Output(question["ids"], replay.chunks, question["stop_id"])
-        return await adapter.parse(question["request"], output), await _text(adapter, replay)
+        return await adapter.parse(question["request"], replay.output), await _text(adapter, replay)
     except (Refused, Missing, Failed) as reason:
         return reason, None
 
