@@ -1,4 +1,4 @@
-"""What the engine says of a checkpoint, and its tokenizer where a folder has one. No weights are read."""
+"""What the engine says of the checkpoint it serves, and its tokenizer where a folder has one. No weights are read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Checkpoint:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """config.json; empty when there is none."""
+        """config.json; empty when there is none. Raises EngineError when it is no JSON."""
         path = self.served.folder / "config.json"
         if not path.is_file():
             return {}
@@ -37,7 +37,10 @@ class Checkpoint:
 
     @cached_property
     def tokenizer(self) -> Tokenizer | None:
-        """The tokenizer of tokenizer.json; None when there is none. Loading takes up to a second."""
+        """The tokenizer of tokenizer.json; None when there is none. Loading takes up to a second.
+
+        Raises EngineError when it is no tokenizer.
+        """
         from tokenizers import Tokenizer
 
         path = self.served.folder / "tokenizer.json"
@@ -66,6 +69,10 @@ class Checkpoint:
             "bos_token_id": self._id("bos_token_id"),
             "pad_token_id": self._id("pad_token_id"),
         }
+
+    def load(self) -> None:
+        """Read all there is. Raises EngineError."""
+        _ = self.facts, self.tokenizer
 
     def _text(self, key: str) -> str:
         value = self.config.get(key)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from typing import Any, Protocol, Self
 
 from bellwether.errors import EngineError
@@ -26,6 +26,8 @@ from bellwether.scripted_engine.capture import (
 )
 from bellwether.scripted_engine.checkpoint import Checkpoint
 from bellwether.scripted_engine.script import ANY, Script, ScriptFile, keys_of, script
+
+SETTLE_SECONDS = 5
 
 
 class Sink(Protocol):
@@ -73,6 +75,7 @@ class ScriptedEngine:
         async with AsyncExitStack() as stack:  # each is closed, also when one fails
             for sink in self._sinks:
                 stack.callback(sink.close)
+            stack.push_async_callback(self._settle)
             for stop in self._servers.values():
                 stack.push_async_callback(stop)
             self._servers = {}
@@ -95,7 +98,7 @@ class ScriptedEngine:
 
         checkpoint = Checkpoint(served)
         if wire == "http":
-            await asyncio.to_thread(lambda: checkpoint.tokenizer)
+            await asyncio.to_thread(checkpoint.load)
             runner, bound = await http_face.serve(self, checkpoint, port)
             url, stop = f"http://127.0.0.1:{bound}", runner.cleanup
         elif wire in wires.WIRES:
@@ -213,6 +216,13 @@ class ScriptedEngine:
         for record in found:
             record.aborted = True
         return bool(found)
+
+    async def _settle(self) -> None:
+        """Return when no answer is under way: a stopped gRPC server cancels them, and waits for none."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_SECONDS):
+                while self._running:
+                    await asyncio.sleep(0.001)
 
     def _find(self, request_id: str, served: Served) -> tuple[str | None, Script]:
         for key in keys_of(request_id):

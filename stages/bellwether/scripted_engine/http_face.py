@@ -18,8 +18,6 @@ prompts that came as text are 0. The prompt of a chat is not rendered, so it has
 
 from __future__ import annotations
 
-import errno
-import os
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -32,6 +30,7 @@ from aiohttp import web
 from bellwether.errors import EngineError
 from bellwether.scripted_engine.capture import Asked, Record
 from bellwether.scripted_engine.checkpoint import Checkpoint
+from bellwether.scripted_engine.ports import unbound
 from bellwether.scripted_engine.script import LARGEST_ID
 
 if TYPE_CHECKING:
@@ -94,11 +93,7 @@ async def serve(engine: ScriptedEngine, checkpoint: Checkpoint, port: int) -> tu
         await site.start()
     except OSError as error:
         await runner.cleanup()
-        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
-            raise
-        raise EngineError(
-            f"port {port} of 127.0.0.1 cannot be had: {os.strerror(error.errno)}", next_step="Choose another port."
-        ) from None
+        raise unbound(port, error) from None
     return runner, runner.addresses[0][1]
 
 

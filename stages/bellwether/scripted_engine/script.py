@@ -91,11 +91,12 @@ class ScriptFile:
 
     def __init__(self, path: Path, complain: Callable[[str], None] = lambda _: None) -> None:
         self.path = path
-        self._complain = complain
+        self._complain: Callable[[str], None] = lambda _: None
         self._seen: tuple[int, ...] | None = None
         self._scripts: dict[str, tuple[int, Script]] = {}
         self._wrong: EngineError | None = None
         self._refresh()
+        self._complain = complain  # of later changes: this one was raised
 
     def find(self, request_id: str) -> tuple[str, Script] | None:
         """Return key and script of a request; None when no line is for it. `*` is a key like any other, to be asked for

@@ -16,6 +16,7 @@ there answers UNIMPLEMENTED as well.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -28,6 +29,7 @@ from google.protobuf.json_format import MessageToDict
 from bellwether.errors import EngineError
 from bellwether.scripted_engine.capture import Asked
 from bellwether.scripted_engine.checkpoint import Checkpoint
+from bellwether.scripted_engine.ports import unbound
 from bellwether.scripted_engine.script import Script
 
 if TYPE_CHECKING:
@@ -121,14 +123,18 @@ async def serve(engine: ScriptedEngine, wire: Wire, checkpoint: Checkpoint, port
     Raises:
         EngineError: the port is in use.
     """
+    with socket.socket() as probe:  # gRPC would say the same, and print lines of its own
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise unbound(port, error) from None
     server = grpc.aio.server(options=OPTIONS)
     server.add_generic_rpc_handlers((_Calls(engine, wire, checkpoint).handlers(),))
     try:
         bound = server.add_insecure_port(f"127.0.0.1:{port}")
-    except RuntimeError:
-        raise EngineError(
-            f"port {port} of 127.0.0.1 is in use, or not for this user", next_step="Choose another port."
-        ) from None
+    except RuntimeError as error:
+        raise unbound(port, error) from None
     await server.start()
     return server, bound
 
