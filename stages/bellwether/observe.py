@@ -122,19 +122,21 @@ async def _observe(run: Run, gateway: Gateway, task: Task, progress: Progress) -
     """Record one checkpoint: the table, then its provenance, each whole or not at all."""
     manifest, target = task.manifest, run.target
     verify(manifest, task.served.folder)
-    replays = Replays(run.root, run.params, manifest, target.kinds, gateway.plans, run.selection)
     parts = Parts(task.path, task.key)
     head = {"checkpoint": manifest.slug, "target": target.name, "target_version": gateway.version}
     passing = {str(task.served.folder): "<model>"}
     localiser = Localiser(run.root, manifest, task.served.folder)
-    progress.total += replays.count()
-    progress.advance(min(parts.rows, progress.total))
     async with AsyncExitStack() as stack:
         try:
             adapter = await stack.enter_async_context(gateway.open(task.served))
         except Failed as reason:
             adapter = reason
             say(f"{target.name} {manifest.slug}: {reason.code}: {reason.message}")
+        kinds = target.kinds if isinstance(adapter, Failed) else target.kinds & adapter.kinds
+        replays = Replays(run.root, run.params, manifest, kinds, gateway.plans, run.selection)
+        total = replays.count()
+        progress.total += total
+        progress.advance(min(parts.rows, total))
         stream = endings(gateway, adapter, _without_first(replays.stream(), parts.rows))
         async for batch in _batches(stream, PART_ROWS):
             rows = [row(replay, ending, text, head, passing) for replay, ending, text in batch]
@@ -148,7 +150,7 @@ async def _observe(run: Run, gateway: Gateway, task: Task, progress: Progress) -
         **{"target": target.name, "target_version": gateway.version, "checkpoint": manifest.slug},
         **{"model": manifest.model, "revision": manifest.revision, "facts": gateway.facts},
         "scope": {"plans": run.params.observe.plans, "share": run.params.observe.share},
-        **{"kinds": [kind for kind in KINDS if kind in target.kinds], "not_asked": replays.not_asked()},
+        **{"kinds": [kind for kind in KINDS if kind in kinds], "not_asked": replays.not_asked()},
         "outcomes": {kind: dict(sorted(outcomes[kind].items())) for kind in KINDS if kind in outcomes},
         **{"key": task.key, "table_sha256": sha256_of_file(task.path)},
     }
@@ -186,8 +188,8 @@ def _outcomes(files: list[Path]) -> list[tuple[str, str, int]]:
 # ── what is up to date ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def task(run: Run, slug: str, path: Path) -> Task:
-    """Return what is to do for a checkpoint, its table going to `path`.
+def task(run: Run, slug: str, path: Path, model: str | None = None) -> Task:
+    """Return what is to do for a checkpoint, its table going to `path`. It is served as `model`, else by its own name.
 
     Raises:
         ParamsError, TableError: its manifest or a reference table is not what it has to be.
@@ -197,7 +199,7 @@ def task(run: Run, slug: str, path: Path) -> Task:
     parsers = manifest.engines.get(run.target.gateway, {})
     served = Served(
         slug,
-        manifest.model,
+        model or manifest.model,
         folder,
         tool_parser=parsers.get("tool_parser"),
         reasoning_parser=parsers.get("reasoning_parser"),
@@ -212,14 +214,15 @@ def task(run: Run, slug: str, path: Path) -> Task:
     package = Path(__file__).parent
     code = [package / name for name in (*CODE, *run.target.code)]
     code += [path for room in ROOMS for path in sorted((package / room).rglob("*.py"))]
-    inside = [path for path in sorted((ENVIRONMENTS / run.target.folder).rglob("*")) if _counts(path)]
+    folders = [ENVIRONMENTS / run.target.folder] if run.target.folder else []
+    inside = [path for one in folders for path in sorted(one.rglob("*")) if _counts(path)]
     parts = {
         "code": {path.relative_to(package).as_posix(): sha256_of_file(path) for path in code},
         "inside": {path.relative_to(ENVIRONMENTS).as_posix(): sha256_of_file(path) for path in inside},
         "target": [run.target.name, sorted(run.target.kinds)],
         "scope": [run.params.observe.plans, run.params.observe.share, list(run.params.corpora)],
         "selection": repr(run.selection),
-        "checkpoint": [slug, manifest.model, dict(manifest.inputs), manifest.authority["parse"][0], parsers],
+        "checkpoint": [slug, served.model, dict(manifest.inputs), manifest.authority["parse"][0], parsers],
         "tables": {path.relative_to(root).as_posix(): sha256_of_file(path) for path in tables},
     }
     return Task(manifest, served, path, sha256_of(json.dumps(parts, sort_keys=True, default=dict).encode()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,3 +91,60 @@ def pinned_target(name: str) -> Target:
         if name in (target.name, target.gateway):
             return target
     raise ParamsError(f"there is no pinned target {name!r}", next_step=f"Known: {', '.join(PINNED)}.")
+
+
+# ── what runs already ────────────────────────────────────────────────────────────────────────────────────────────────
+
+LIVE = ("smg", "openai", "vllm", "sglang")
+"""Kinds of running servers there is an adapter for."""
+ENGINE_PORT = 29600
+"""Where a running gateway finds the scripted engine, when nobody says another port."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How a running server is reached, and how it reaches the scripted engine."""
+
+    url: str
+    headers: Mapping[str, str]
+    wire: str = "vllm"
+    engine_port: int = ENGINE_PORT
+    script: Path | None = None
+    """With `capture`: the files of an engine started elsewhere, instead of one of this process."""
+    capture: Path | None = None
+
+
+def live_target(kind: str, name: str, reach: Reach, parser: str = "legacy") -> Target:
+    """Return the running server at `reach.url` as a target called `name`.
+
+    Raises:
+        ParamsError: there is no adapter for `kind`.
+    """
+
+    def start(root: Path) -> Gateway:
+        match kind:
+            case "smg":
+                from bellwether.gateways.smg import Smg
+
+                return Smg(None, url=reach.url, parser=parser, wire=reach.wire)
+            case "vllm":
+                from bellwether.gateways.vllm import Vllm
+
+                return Vllm(reach.url, headers=reach.headers)
+            case "sglang":
+                from bellwether.gateways.sglang import Sglang
+
+                return Sglang(reach.url, headers=reach.headers)
+        from bellwether.gateways.behind import EngineAt, EngineFiles
+        from bellwether.gateways.openai import OpenAi
+
+        engine = (
+            EngineFiles(reach.script, reach.capture)
+            if reach.script and reach.capture
+            else EngineAt(reach.engine_port, reach.wire)
+        )
+        return OpenAi(reach.url, engine, headers=reach.headers)
+
+    if kind not in LIVE:
+        raise ParamsError(f"there is no adapter {kind!r}", next_step=f"Known: {', '.join(LIVE)}.")
+    return Target(name, kind, "", ALL_KINDS, start)

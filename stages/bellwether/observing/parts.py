@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -28,22 +29,12 @@ class Parts:
     def __init__(self, path: Path, key: str) -> None:
         """Keep the parts of an earlier run under the same key, throw away all others."""
         self.path = path
-        self.folder = path.with_name(f"{path.stem}.parts")
+        self.folder = _folder(path)
         kept = self.folder / KEY
         if not kept.is_file() or kept.read_text("utf-8") != key:
             shutil.rmtree(self.folder, ignore_errors=True)
             write_whole(kept, key)
-        self.count = self._whole()
-
-    def _whole(self) -> int:
-        """Return how many parts there are without a gap."""
-        count = 0
-        while self._part(count).is_file():
-            count += 1
-        return count
-
-    def _part(self, number: int) -> Path:
-        return self.folder / f"{number:06}.parquet"
+        self.count = len(_kept(self.folder))
 
     @property
     def rows(self) -> int:
@@ -52,7 +43,7 @@ class Parts:
 
     def add(self, rows: Iterable[dict[str, Any]]) -> Path:
         """Keep the next PART_ROWS rows; fewer only at the end. Return their file."""
-        path = self._part(self.count)
+        path = _part(self.folder, self.count)
         with TableWriter(path, OBSERVATION) as writer:
             writer.write_rows(rows)
         self.count += 1
@@ -60,7 +51,7 @@ class Parts:
 
     def files(self) -> list[Path]:
         """Return the files kept, in order."""
-        return [self._part(number) for number in range(self.count)]
+        return [_part(self.folder, number) for number in range(self.count)]
 
     def finish(self) -> None:
         """Put the parts together as the table, and remove them."""
@@ -69,3 +60,26 @@ class Parts:
                 for batch in pq.ParquetFile(path).iter_batches(BATCH_ROWS):
                     writer.write(batch)
         shutil.rmtree(self.folder)
+
+
+def so_far(path: Path) -> list[Path]:
+    """Return the files that hold what there is of the table `path`: itself, or its parts."""
+    return [path] if path.is_file() else _kept(_folder(path))
+
+
+def discard(path: Path) -> None:
+    """Throw the parts of the table `path` away."""
+    shutil.rmtree(_folder(path), ignore_errors=True)
+
+
+def _folder(path: Path) -> Path:
+    return path.with_name(f"{path.stem}.parts")
+
+
+def _kept(folder: Path) -> list[Path]:
+    """Return the parts from the first to the last before a gap."""
+    return list(takewhile(Path.is_file, (_part(folder, number) for number in count())))
+
+
+def _part(folder: Path, number: int) -> Path:
+    return folder / f"{number:06}.parquet"
