@@ -22,6 +22,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,6 +32,8 @@ from bellwether.environments import environment
 from bellwether.errors import GatewayError
 from bellwether.gateways import chat
 from bellwether.gateways.answer import Answer, Failed, Missing, Output, Prompt, Refused, Served
+from bellwether.gateways.clock import clock as clock_variables
+from bellwether.gateways.clock import on_the_day
 from bellwether.gateways.process import Process, free_ports, until_ready
 from bellwether.gateways.spoken import spoken
 from bellwether.progress import say as say_on_stderr
@@ -66,6 +69,7 @@ class Smg:
         url: A running gateway to attach to, on this machine; None starts one.
         parser: Which parsers read answers: legacy, or symphony.
         wire: How the engine is spoken to: vllm, sglang, tokenspeed.
+        clock: What a started one takes for the present, UTC; None leaves it the system's. Harmony prompts show it.
     """
 
     plans: frozenset[str] | None = None
@@ -78,6 +82,7 @@ class Smg:
         url: str | None = None,
         parser: str = "legacy",
         wire: str = "vllm",
+        clock: datetime | None = None,
         say: Callable[[str], None] = say_on_stderr,
     ) -> None:
         if parser not in PARSERS:
@@ -86,7 +91,12 @@ class Smg:
             raise ValueError("a gateway is started at a release, or reached at a URL")
         self.parser = parser
         self.version = version or ""
-        self.facts: dict[str, Any] = {"wire": wire, "parser": parser}
+        self.clock = clock if url is None else None
+        self.facts: dict[str, Any] = {
+            "wire": wire,
+            "parser": parser,
+            "clock": self.clock and self.clock.isoformat(),
+        }
         self._expected = version
         self._url = url.rstrip("/") if url else None
         self._wire = wire
@@ -134,6 +144,9 @@ class Smg:
             MaterialError, VersionMismatch: its environment cannot be built.
         """
         built = await asyncio.to_thread(environment, f"smg-{self._expected}", self._say)
+        variables = {"TIKTOKEN_ENCODINGS_BASE": str(self._encodings)}
+        if self.clock is not None:
+            variables |= await asyncio.to_thread(clock_variables, self.clock, self._say)
         self.facts["called"] = ["smg", "launch", "--enable-igw", *FLAGS]
         for attempt in itertools.count(1):
             port, metrics = free_ports(2)
@@ -145,7 +158,7 @@ class Smg:
                     *("--prometheus-host", "127.0.0.1", "--prometheus-port", str(metrics)),
                     *("--cors-allowed-origins", token),
                 ],
-                {"TIKTOKEN_ENCODINGS_BASE": str(self._encodings)},
+                variables,
             )
             attempted = contextlib.AsyncExitStack()
             await attempted.enter_async_context(process)
@@ -168,6 +181,10 @@ class Smg:
             stack.push_async_exit(attempted.pop_all())
             break
         self._require(BANNER.search(process.said())[1])
+        if self.clock is not None and not on_the_day(self.clock, (await self._get("/liveness")).headers):
+            raise GatewayError(
+                "the gateway's clock could not be set", next_step="See whether it says anything of LD_PRELOAD."
+            )
 
     async def _ready(self, process: Process, token: str) -> bool:
         """Return whether it is this process that answers, and not another program that took the port: only this one
@@ -353,36 +370,34 @@ class SmgAdapter:
         self._gateway = gateway
         self._served = served
         self._headers: dict[str, str] = {}
-        self._readers: tuple[str | None, ...] = (None,)
+        self._reader: str | None = None
 
     async def find_reader(self) -> None:
-        """Find out whether this release has a choice of parsers, and takes ours for this model.
+        """Find out whether there is a choice of parsers for this model, and whether it takes ours.
 
-        Releases without the choice know the legacy parsers only. Where the release has one, it names the parser in each
-        answer; its Harmony path has parsers of its own, and names none.
+        Where there is, a wrong name is refused and each answer says who read it. Old releases, and the Harmony path of
+        all, have parsers of their own only and say nothing.
 
         Raises:
-            Failed: `not-loaded`, Symphony does not read this model.
+            Failed: `not-loaded`, it refuses a plain chat, or Symphony does not read this model.
         """
-        wanted = self._gateway.parser
-        request = json.dumps({"messages": [{"role": "user", "content": "Hi"}]})
+        wanted, probe = self._gateway.parser, json.dumps({"messages": [{"role": "user", "content": "Hi"}]})
         try:
-            await self._chat(request, [list(self._served.eos_ids[:1])], {chat.PARSER: "?"})
+            await self._chat(probe, [list(self._served.eos_ids[:1])], {chat.PARSER: "?"})
         except Refused as refused:
             if refused.code != "invalid_parser_header":
                 raise Failed("not-loaded", f"a plain chat is refused: {refused.message}", refused.status) from None
-            self._headers = {chat.PARSER: wanted}
-            harmony = _config(self._served.folder).get("model_type") == "gpt_oss"
-            self._readers = (wanted, None) if harmony and wanted == "legacy" else (wanted,)
-        if wanted == "symphony":
-            try:
-                await self.render(request)
-            except Failed as failed:
-                if failed.code != "wrong-parser" and self._headers:
-                    raise
-                raise Failed("not-loaded", f"Symphony of smg {self.version} does not read this model") from None
-            if not self._headers:
-                raise Failed("not-loaded", f"smg {self.version} has no Symphony")
+            self._headers, self._reader = {chat.PARSER: wanted}, wanted
+        if wanted == "legacy":
+            return
+        if self._reader is None:
+            raise Failed("not-loaded", f"smg {self.version} reads this model by parsers of one kind only")
+        try:
+            await self.render(probe)
+        except Failed as failed:
+            if failed.code == "wrong-parser":
+                raise Failed("not-loaded", f"Symphony of smg {self.version} does not know this model") from None
+            raise
 
     async def render(self, request: str) -> Prompt:
         """As `Adapter.render`: the ids the engine was sent."""
@@ -462,8 +477,8 @@ class SmgAdapter:
             raise Failed("other-model", f"the engine of {captures[0].model} was asked")
         if any(capture.input_ids != captures[0].input_ids for capture in captures):
             raise Failed("captures-differ", f"{len(captures)} requests reached the engine, and not with equal ids")
-        if answer.parser not in self._readers and headers == self._headers:
-            raise Failed("wrong-parser", f"read by {answer.parser or 'nobody who says so'}, not by {self._readers[0]}")
+        if answer.parser != self._reader:
+            raise Failed("wrong-parser", f"read by {answer.parser or 'nobody it names'}, not by {self._reader}")
         return dataclasses.replace(answer, prompt_ids=captures[0].input_ids)
 
 
