@@ -258,6 +258,190 @@ def witness(name: str, slugs: tuple[str, ...], jobs: int, force: bool, root: Pat
 
 
 @cli.command()
+@click.argument("name")
+@click.argument("slugs", nargs=-1)
+@click.option("--force", is_flag=True, help="Record again what is up to date.")
+@root_option
+def observe(name: str, slugs: tuple[str, ...], force: bool, root: Path) -> None:
+    """Record what the pinned gateway NAME does with the cases in scope, for checkpoints SLUGS or all of params.yaml.
+
+    Writes fixtures/observations/NAME/SLUG.parquet and its provenance. The gateway runs in its own environment, in front
+    of a scripted engine. What goes wrong with a replay is a row that says so, and no failure; what is replayed,
+    params.yaml says under `observe`. To judge a gateway of your own, use `verify`.
+    """
+    from bellwether import observe as stage
+
+    for count in stage.main(root, name, slugs, force=force):
+        outcomes = ", ".join(f"{outcome} {rows:,}" for outcome, rows in sorted(count.outcomes.items())) or "no rows"
+        click.echo(f"{name} {count.slug}: {outcomes}" + ("" if count.recorded else " (up to date)"))
+
+
+def _headers(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    headers = {}
+    for value in values:
+        name, colon, said = value.partition(":")
+        if not colon or not name.strip():
+            raise click.BadParameter(f"{value!r} is no 'Name: value'")
+        headers[name.strip()] = os.path.expandvars(said.strip())
+    return headers
+
+
+_file = click.Path(path_type=Path, dir_okay=False)
+
+
+@cli.command()
+@click.option(
+    "--target",
+    required=True,
+    help="A pinned gateway (smg-1.13.0, smg-1.13.0-symphony, smg-1.9.0, xllamacpp-2026.10.11549; smg for the newest), "
+    "which is started; or, with --url, what kind of server runs there: smg, openai, vllm, sglang.",
+)
+@click.option("--url", help="Address of a running server, e.g. http://127.0.0.1:30000.")
+@click.option("--name", help="What reports call the running server.  [default: its kind]")
+@click.option("--model", help="Name the running server has for the one checkpoint chosen.  [default: the Hub's]")
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="'NAME: VALUE'",
+    callback=_headers,
+    help="Sent with every request; repeatable; $VARIABLES are filled in.",
+)
+@click.option(
+    "--wire",
+    type=click.Choice(["vllm", "sglang", "tokenspeed", "http"]),
+    default="vllm",
+    show_default=True,
+    help="What the scripted engine behind a running gateway speaks.",
+)
+@click.option(
+    "--engine-port",
+    type=click.IntRange(1, 65535),
+    default=29600,
+    show_default=True,
+    help="Port of 127.0.0.1 at which a running gateway (openai) finds the scripted engine.",
+)
+@click.option("--script", type=_file, help="With --capture: files of a `bellwether engine` started elsewhere.")
+@click.option("--capture", type=_file, help="See --script.")
+@click.option(
+    "--parser",
+    type=click.Choice(["legacy", "symphony"]),
+    default="legacy",
+    show_default=True,
+    help="Which of a running SMG's parsers is asked for.",
+)
+@click.option("--slug", "slugs", multiple=True, help="Only this checkpoint; repeatable.  [default: all recorded]")
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    type=click.Choice(["render", "parse", "tokenize", "detokenize"]),
+    help="Only this kind; repeatable.",
+)
+@click.option("--set", "sets", multiple=True, metavar="GLOB", help="Only sets of cases so named; repeatable.")
+@click.option(
+    "--case",
+    "cases",
+    multiple=True,
+    metavar="GLOB",
+    help="Only cases with such an id (kind/set/name) or name; repeatable.",
+)
+@click.option("--mode", "modes", multiple=True, type=click.Choice(["full", "stream"]), help="Only answers so given.")
+@click.option("--plan", "plans", multiple=True, metavar="GLOB", help="Only these chunk plans of streams; repeatable.")
+@click.option("--share", type=click.FloatRange(0, 1), help="Share of the imported cases.  [default: params.yaml]")
+@click.option("--all-plans", is_flag=True, help="Stream imported cases by every chunk plan too, not only by some.")
+@click.option("--fail-fast", is_flag=True, help="Stop soon after the first failure.")
+@click.option("--fresh", is_flag=True, help="Start over, even if an earlier run of the same was interrupted.")
+@click.option(
+    "--store",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for the tables of observations.  [default: one in the user's cache]",
+)
+@click.option("--json", "json_file", type=_file, help="Write the verdict there as one JSON document.")
+@click.option("--junit", type=_file, help="Write it there as JUnit XML.")
+@click.option("--sarif", type=_file, help="Write it there as SARIF 2.1.0.")
+@click.option("--annotations", is_flag=True, help="Print GitHub annotations too.")
+@root_option
+@click.pass_context
+def verify(
+    context: click.Context,
+    target: str,
+    url: str | None,
+    name: str | None,
+    model: str | None,
+    headers: dict[str, str],
+    wire: str,
+    engine_port: int,
+    script: Path | None,
+    capture: Path | None,
+    parser: str,
+    slugs: tuple[str, ...],
+    share: float | None,
+    all_plans: bool,
+    fail_fast: bool,
+    fresh: bool,
+    store: Path | None,
+    json_file: Path | None,
+    junit: Path | None,
+    sarif: Path | None,
+    annotations: bool,
+    root: Path,
+    **chosen: tuple[str, ...],
+) -> None:
+    """Replay the recorded cases through a gateway, and say where it first differs from the truth.
+
+    The gateway sits in front of a scripted engine: what it sends the engine is its render, what it makes of the ids the
+    engine streams is its parse. Requests, chunk plans and truths come from the recorded tables of this checkout.
+
+    \b
+    Examples: bellwether verify --target smg --slug qwen3-8b
+              bellwether verify --target smg --slug qwen3-8b --case 'tools-*' --plan per_token
+              bellwether verify --target vllm --url http://127.0.0.1:8000 --slug qwen3-8b
+              bellwether verify --target openai --url http://127.0.0.1:8080 --wire http --slug qwen3-8b
+
+    Exit status: 0 all that was judged passes, 1 something differs, 2 no verdict.
+    """
+    from bellwether import verify as command
+    from bellwether.gateways.targets import Reach, live_target, pinned_target
+    from bellwether.observing.replays import Selection
+    from bellwether.params import Scope, read_params
+    from bellwether.reports.verdicts import outputs
+
+    if (script is None) != (capture is None):
+        raise click.UsageError("--script and --capture go together")
+    if model is not None and len(slugs) != 1:
+        raise click.UsageError("--model needs one --slug")
+    if url is None:
+        only_running = {"name", "model", "headers", "script", "capture"}
+        if given := [key for key in only_running if context.params[key]]:
+            raise click.UsageError(f"--{given[0].removesuffix('s')} needs --url")
+        chosen_target = pinned_target(target)
+    else:
+        reach = Reach(url, headers, wire, engine_port, script, capture)
+        chosen_target = live_target(target, name or target, reach, parser)
+    scope = read_params(root).observe
+    if share is not None or all_plans:
+        scope = Scope("all" if all_plans else scope.plans, scope.share if share is None else share)
+    wanted = command.Wanted(
+        slugs,
+        model,
+        Selection(**chosen),
+        scope,
+        store,
+        fail_fast=fail_fast,
+        fresh=fresh,
+        json=json_file,
+        junit=junit,
+        sarif=sarif,
+    )
+    summary = command.main(root, chosen_target, wanted)
+    click.echo(outputs.text(summary), nl=False)
+    for line in outputs.annotations(summary) if annotations else ():
+        click.echo(line)
+    context.exit(summary.exit_status)
+
+
+@cli.command()
 @root_option
 def report(root: Path) -> None:
     """Run the stored queries and write queries/reports/*.csv."""
