@@ -15,12 +15,11 @@ sys.path.insert(0, str(Path(stages) / "environments" / "sglang-0.5.23"))
 
 import witness  # noqa: E402, I001  prepares SGLang, and finds what the releases share
 import sglang_front_end  # noqa: E402
+import uvicorn  # noqa: E402
 
 sys.modules["soundfile"] = ModuleType("soundfile")  # read for audio alone, and not among the pins
-import uvicorn  # noqa: E402
 from sglang.srt.entrypoints import http_server  # noqa: E402
 from sglang.srt.entrypoints.openai.serving_tokenize import OpenAIServingDetokenize, OpenAIServingTokenize  # noqa: E402
-
 
 with sglang_front_end.named(Path(folder), slug) as path:
     front = witness.Front(path, tool_parser, reasoning_parser, False)

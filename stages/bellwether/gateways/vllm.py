@@ -26,6 +26,7 @@ import orjson
 from bellwether.gateways.answer import Answer, Failed, Output, Prompt, Refused, Served
 from bellwether.gateways.chat import body_of, joined, message_of, session
 from bellwether.gateways.routes import UNSTATED, Server, ids_of, server_url, text_of
+from bellwether.gateways.spoken import spoken
 
 RENDER = "/v1/chat/completions/render"
 DERENDER = "/v1/chat/completions/derender"
@@ -192,7 +193,7 @@ class Adapter:
     async def _streamed(self, request: str, output: Output, prompt_ids: list[int]) -> Answer:
         """Return the message of all chunks, joined as those of a stream of server-sent events."""
         state, events = None, bytearray()
-        steps = self._steps(output)
+        steps = [step for step in spoken(output) if step] or [self._ended(output)]
         for number, step in enumerate(steps, 1):
             last = number == len(steps)
             choice = _choice(step, output.finish_reason if last else None, output.stop_id if last else None)
@@ -218,14 +219,6 @@ class Adapter:
         if not ended:
             raise Failed("not-sent", f"POST {DERENDER} takes no output without ids")
         return ended
-
-    def _steps(self, output: Output) -> list[list[int]]:
-        """Return the ids of each chunk; the one that ends the turn joins the last, or stands alone as all others do."""
-        chunks = [list(chunk) for chunk in output.chunks or () if chunk]
-        ended = self._ended(output)[len(output.ids) :]
-        if not chunks or (ended and all(len(chunk) == 1 for chunk in chunks)):
-            return [*chunks, ended]
-        return [*chunks[:-1], chunks[-1] + ended]
 
     async def _derender(self, request: str, body: Mapping[str, Any], prompt_ids: list[int]) -> Any:
         head = _encoded({"model": self._model, **body, "prompt_token_ids": prompt_ids})[:-1]
