@@ -14,7 +14,7 @@ from bellwether.errors import EngineError
 from bellwether.scripted_engine import ScriptedEngine
 from bellwether.scripted_engine.capture import Capture, Record
 from bellwether.scripted_engine.checkpoint import Checkpoint
-from bellwether.scripted_engine.script import Script
+from bellwether.scripted_engine.script import Script, ScriptFile
 from bellwether.scripted_engine.sinks import JsonLines
 from scripted_engine.workers import Worker, connected, served, talk
 
@@ -87,6 +87,20 @@ def test_memory_is_bounded_by_bytes_too() -> None:
         ask(engine, str(number))
 
     assert engine.dropped == 90
+
+
+def test_an_engine_that_keeps_nothing_answers_all_the_same(tmp_path: Path) -> None:
+    """The command writes captures and takes none; a refused one is dropped like the others."""
+    path = tmp_path / "script.jsonl"
+    path.write_text('{"key": "a", "chunks": [[1]]}\n')
+    engine = ScriptedEngine(script_file=ScriptFile(path), keep=0)
+    ask(engine, "a")
+    path.write_text("{")
+    for _ in range(2):
+        with pytest.raises(EngineError):
+            ask(engine, "a")
+
+    assert (engine.requests, engine.refused, engine.dropped) == (3, 2, 3)
 
 
 def test_captures_of_one_key_are_dropped_together() -> None:

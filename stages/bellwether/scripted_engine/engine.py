@@ -242,8 +242,8 @@ class ScriptedEngine:
         )
         for lost in self._waiting.add(record, names):
             key = lost.answered_by
-            if key != ANY and self._scripts.get(key) is lost.script:  # else memory grows by scripts never taken
-                del self._scripts[key]
+            if key not in (None, ANY) and self._scripts.get(key) is lost.script:
+                del self._scripts[key]  # else memory grows by scripts never taken
                 self._waiting.drop(key)  # some captures of a key would pass for all of them
 
     def _write(self, record: Record) -> None:

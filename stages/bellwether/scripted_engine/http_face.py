@@ -214,7 +214,7 @@ class _Face:
         if (body.get("input_ids") is None) == (body.get("text") is None):
             raise _bad("one of input_ids and text is needed")
         ids, text = _prompt(body["text"] if body.get("input_ids") is None else body["input_ids"])
-        sampling = body.get("sampling_params") or {}
+        sampling = {} if body.get("sampling_params") is None else body["sampling_params"]
         if not isinstance(sampling, dict):
             raise _bad("sampling_params is no object", "sampling_params")
         rest = {name: value for name, value in body.items() if name != "sampling_params"}
