@@ -43,7 +43,6 @@ http_server.set_global_state(
     )
 )
 app = http_server.app
-app.router.lifespan_context = None
 app.state.openai_serving_chat = front.chat
 app.state.openai_serving_tokenize = OpenAIServingTokenize(manager, front.chat.template_manager)
 app.state.openai_serving_detokenize = OpenAIServingDetokenize(manager)

@@ -1,4 +1,4 @@
-"""A running vLLM: which of its routes show what. The Rust executable, the Python server, and servers that are neither."""
+"""A running vLLM: which routes show what. Its Rust executable, its Python server, and servers that are neither."""
 
 from __future__ import annotations
 
@@ -433,8 +433,8 @@ def test_vllm_s_ids_and_texts_are_those_of_the_tokenizer(python_server: Callable
 @pytest_python
 @pytest.mark.parametrize("size", [None, 1, 3, 100])
 def test_vllm_reads_a_call_the_same_however_it_is_streamed(python_server: Callable, size: int | None) -> None:
-    """Reasoning comes before a call, and a turn that ends with calls says so. Whole, arguments are written anew; streamed,
-    their bytes are kept: one value either way."""
+    """Reasoning comes before a call, and a turn that ends with calls says so. Arguments are written anew or their bytes
+    are kept: one value either way."""
     text = '<think>\nok\n</think>\n\n<tool_call>\n{"name": "f", "arguments": {"x": 1e2}}\n</tool_call>'
 
     async def use(gateway: Vllm, adapter: Adapter) -> Any:
