@@ -209,6 +209,7 @@ class _Elsewhere:
         self.log = Log()
         self._files = files
         self._own = own
+        self._own_keys = [(_key(line), line) for line in own.splitlines(keepends=True)]
         self._at = start
         self._scripts: dict[str, bytes] = {}
 
@@ -244,9 +245,13 @@ class _Elsewhere:
     def _write(self) -> None:
         try:
             with whole_file(self._files.script) as partial:
-                partial.write_bytes(b"".join(self._scripts.values()) + self._own)
+                partial.write_bytes(self._lines() if self._scripts else self._own)
         except OSError as error:
             raise EngineError(f"{self._files.script}: {error.strerror}", next_step="Make it a file to write.") from None
+
+    def _lines(self) -> bytes:
+        """Return our lines, and those of the file's own that are for other keys: a key may stand there once."""
+        return b"".join([*self._scripts.values(), *(line for key, line in self._own_keys if key not in self._scripts)])
 
     def _read(self) -> None:
         """Read the whole lines that were added.
@@ -267,6 +272,17 @@ class _Elsewhere:
         for line in whole.splitlines():
             self.log.add(_seen(path, line))
         self._at += len(whole)
+
+
+def _key(line: bytes) -> str | None:
+    """Return the key of a script's line; None where there is none, which the engine complains of."""
+    try:
+        match orjson.loads(line):
+            case {"key": str(key)}:
+                return key
+    except ValueError:
+        pass
+    return None
 
 
 def _seen(path: Path, line: bytes) -> Seen:
