@@ -417,8 +417,8 @@ async def engine_elsewhere(folder: Path, wire: str, own: str = "") -> AsyncItera
 
 @pytest.mark.parametrize("forwards", ["header", "nothing"])
 def test_an_engine_elsewhere_is_known_by_its_files(tmp_path: Path, forwards: str) -> None:
-    """Scripts come and go while requests are under way, also one for all in the place of one; the lines that stood there
-    stand there in the end. What was captured before is not ours."""
+    """Scripts come and go while requests are under way, also one for all in the place of another. What stood there
+    stands there in the end; what was captured before is not ours."""
     own = "".join(json.dumps({"key": key, "chunks": [[1]]}) + "\n" for key in ("somebody", "*"))
 
     async def run() -> tuple:
