@@ -1,7 +1,8 @@
 """llama.cpp's HTTP server for one model: `python -I -B serve.py MODEL SOCKET CONTEXT`. It runs until it is killed.
 
 It listens on a Unix socket, and no socket of another kind can be opened (seccomp, where the system has it): there is no
-port that another program could take, and no way to the network. The first line it prints is JSON, which release it is.
+port that another program could take, and no way to the network. The first line it prints is JSON: which release it is,
+and the date by its clock.
 
 What its answers could depend on is set: one slot, one thread, no memory of earlier prompts, no opening of a final
 assistant turn (which it would leave open by itself, and others do not).
@@ -15,6 +16,7 @@ import json
 import platform
 import sys
 import threading
+from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
@@ -40,7 +42,7 @@ def main(model: str, address: str, context: int) -> None:
     cut_the_network()
     import xllamacpp
 
-    print(json.dumps({PACKAGE: version(PACKAGE)}), flush=True)
+    print(json.dumps({"version": version(PACKAGE), "date": date.today().isoformat()}), flush=True)
     settings = xllamacpp.CommonParams()
     settings.model.path = model
     settings.hostnames = [address]
