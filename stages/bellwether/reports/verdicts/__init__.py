@@ -1,5 +1,7 @@
-"""What a verification says to people and machines. Everything here is a function of the rows of queries/verdict.sql and of
-the lists of this checkout; nothing knows a clock, a host or a path, so the same rows give the same bytes.
+"""What a verification says to people and machines.
+
+Everything here is a function of the rows of queries/verdict.sql and of the lists of this checkout. Nothing knows a
+clock, a host or a path, so the same rows give the same bytes.
 
 | module | gives |
 |---|---|

@@ -39,6 +39,7 @@ DIFFERENCES = {
     "prompt-ids": "other prompt ids are sent",
     "ids": "a text is encoded to other ids",
     "text": "the ids are decoded to another text",
+    "pieces": "the ids are decoded to other pieces",
     "framing": "the event stream breaks its form",
     "message": "another message is read",
     "finish-reason": "another finish reason is given",
@@ -109,6 +110,12 @@ PAGES: dict[tuple[str, str], Entry] = {
         "Special tokens are added, Unicode is normalised, or the pre-tokenizer splits in another way.",
         "Encode the text around the place shown by itself, and check which special tokens the route adds.",
     ),
+    ("tokens", "accepted"): Entry(
+        "A text is encoded that the tokenizer refuses",
+        "The checkpoint's tokenizer has no ids for this text, the gateway gives some.",
+        "Characters out of the vocabulary are left out or replaced, or another tokenizer is used.",
+        "Compare the hash of tokenizer.json with the manifest's, and refuse what cannot be encoded.",
+    ),
     ("tokens", "rejected"): Entry(
         "A text is refused by the tokenizer",
         "The checkpoint's tokenizer encodes the text, the gateway's route answers with an error.",
@@ -121,6 +128,33 @@ PAGES: dict[tuple[str, str], Entry] = {
         "Special tokens skipped that parsers need, spaces cleaned up at token borders, or bytes of a character "
         "decoded before all of them have come (U+FFFD).",
         "Decode with special tokens kept and without clean-up, and hold back incomplete characters.",
+    ),
+    ("detokenize", "pieces"): Entry(
+        "Ids are decoded to other pieces",
+        "The text as a whole is right, its cut into pieces by id is not: a stream shows characters too early or too "
+        "late.",
+        "Bytes of a character given to the id that begins it, or spaces moved over a token's border.",
+        "Decode with a state that holds incomplete characters back until the id that completes them.",
+    ),
+    ("detokenize", "message"): Entry(
+        "A message is read from a wrong text",
+        "The text the parser was given is not the text of the ids; what the parser makes of it is no evidence of the "
+        "parser.",
+        "Special tokens skipped before parsing, so markers are missing, or spaces cleaned up at token borders.",
+        "Give the parser the text with special tokens kept and without clean-up, then look at the parser again.",
+    ),
+    ("detokenize", "finish-reason"): Entry(
+        "A finish reason is found from a wrong text",
+        "The text the parser was given is not the text of the ids, so calls were seen or missed that are not or are "
+        "there.",
+        "Special tokens skipped before parsing, so markers are missing.",
+        "Give the parser the text with special tokens kept and without clean-up, then look at the reason again.",
+    ),
+    ("detokenize", "accepted"): Entry(
+        "Ids are decoded that have no text",
+        "The checkpoint's tokenizer refuses these ids, the gateway gives a text.",
+        "Ids out of the vocabulary are left out or replaced.",
+        "Refuse ids out of the vocabulary with a 400.",
     ),
     ("detokenize", "rejected"): Entry(
         "Ids are refused by the detokenizer",
@@ -243,7 +277,17 @@ FIELDS = {
 }
 """(difference, field) → what the field adds to the page."""
 
+DIFFERS = Entry(
+    "The answer differs, and it is not known where",
+    "The gateway does not give the truth on this case; what was seen of it does not tell a layer.",
+    "Not known.",
+    "Run the case shown by itself and put both sides beside each other.",
+)
+
 VERDICTS = {
+    "regression": DIFFERS,
+    "rejected": DIFFERS,
+    "known_difference": DIFFERS,
     "engine_defect": Entry(
         "The gateway is right, an engine is not",
         "The gateway gives the truth; the named engine at its pinned release differs from it, so the two do not "
@@ -283,10 +327,16 @@ LISTS = {
         "Remove it from queries/waivers.toml.",
     ),
     "stale-known-difference": Entry(
-        "A known difference names nothing that differs",
-        "No loaded case has the entry's id, or none of them differs any more.",
-        "A case was renamed, or the gateway was mended.",
+        "A known difference names no case",
+        "No loaded case has the entry's id, or an id that begins like it.",
+        "A case was renamed, or its checkpoint left the scope.",
         "Remove or correct the entry in the target's file in queries/known/.",
+    ),
+    "matching-known-difference": Entry(
+        "Nothing differs under a known difference",
+        "All cases whose ids begin like the entry match now; the entry would hide the next difference.",
+        "The gateway was mended, or the references moved.",
+        "Remove the entry from the target's file in queries/known/.",
     ),
 }
 """Finding about a list of this checkout → its page."""
@@ -301,6 +351,15 @@ def entry(layer: str, what: str, field: str | None = None) -> Entry:
     page = PAGES.get((layer, what)) or _put_together(layer, what)
     added = FIELDS.get((what, field or ""))
     return page if added is None else Entry(page.title, f"{page.means} {added}", page.cause, page.try_)
+
+
+def page(verdict: str, layer: str | None, what: str | None, field: str | None = None) -> Entry:
+    """Return the page of a finding: of its difference where it has one, else of its verdict.
+
+    Raises:
+        KeyError: neither has a page.
+    """
+    return entry(layer, what, field) if layer and what else VERDICTS[verdict]
 
 
 def _put_together(layer: str, what: str) -> Entry:

@@ -1,0 +1,68 @@
+"""GitHub annotations: workflow commands, one line per finding, that a step prints to its log.
+
+GitHub shows ten errors and ten warnings of a step and drops the rest without a word; here what is left out is said.
+"""
+
+from __future__ import annotations
+
+from bellwether.reports.verdicts.rules import FAIL
+from bellwether.reports.verdicts.summary import Finding, Listed, Summary
+from bellwether.reports.verdicts.words import command, counted, cut, listed
+
+SHOWN = 10
+"""Annotations of one level that GitHub shows of a step."""
+
+
+def annotations(summary: Summary) -> list[str]:
+    """Return the lines: errors, warnings, and a notice when some were left out."""
+    errors = [_finding("error", one) for one in summary.failing()]
+    errors += [_listed("error", one) for one in summary.lists if one.gate == FAIL]
+    warnings = [_finding("warning", one) for one in summary.without_verdict()]
+    if summary.stopped:
+        warnings.insert(
+            0, _command("warning", "Stopped early", "Not all cases were replayed; the others are not judged.")
+        )
+    lines = errors[:SHOWN] + warnings[:SHOWN]
+    left = [
+        counted(len(more) - SHOWN, f"more {level}")
+        for more, level in ((errors, "error"), (warnings, "warning"))
+        if len(more) > SHOWN
+    ]
+    if left:
+        lines.append(
+            _command("notice", "More findings", f"Left out: {' and '.join(left)}. The report holds all of them.")
+        )
+    return lines
+
+
+def _finding(level: str, one: Finding) -> str:
+    detail = f" ({one.detail})" if one.detail else ""
+    said = f"{one.page.title}: {counted(one.cases, 'case')}, {counted(one.replays, 'replay')}."
+    if one.engines and one.layer:
+        said += f" Engines that differ from the truth there: {listed(one.engines)}."
+    if one.message:
+        said += f" {cut(one.message, 200)}"
+    if one.examples:
+        example = one.examples[0]
+        said += f"\n{command(one.target, one.checkpoint, example.case_id, example.plan)}"
+    return _command(level, f"{one.rule}{detail}: {one.checkpoint} behind {one.target}", said)
+
+
+def _listed(level: str, one: Listed) -> str:
+    return _command(level, f"{one.about}: {one.entry}", one.why)
+
+
+def _command(level: str, title: str, message: str) -> str:
+    return f"::{level} title={_property(title)}::{_data(message)}"
+
+
+def _data(text: str) -> str:
+    return _escaped(text, {"%": "%25", "\r": "%0D", "\n": "%0A"})
+
+
+def _property(text: str) -> str:
+    return _escaped(text, {"%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A", ",": "%2C"})
+
+
+def _escaped(text: str, spelling: dict[str, str]) -> str:
+    return text.translate(str.maketrans(spelling))
