@@ -321,6 +321,18 @@ def test_sglang_writes_a_null_into_every_tool(real: Callable) -> None:
 
 
 @in_sglang
+def test_sglang_s_server_reads_large_integers_as_floats(real: Callable) -> None:
+    """Its application reads bodies with orjson, which has no integer beyond 64 bits: a schema's 10^20 becomes 1e+20."""
+    body = json.loads(CALLING)
+    body["tools"][0]["function"]["parameters"] = {"const": 10**20}
+
+    async def use(gateway: Sglang, adapter: Adapter) -> list[int]:
+        return (await adapter.render(json.dumps(body))).ids
+
+    assert '{"const": 1e+20}' in load_checkpoint("qwen3-8b").tokenizer.decode(real(use))
+
+
+@in_sglang
 def test_sglang_s_refusals_are_evidence(real: Callable) -> None:
     """Arguments of a call in the history that are no JSON, and a role it does not know."""
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "nothing"}}
