@@ -80,6 +80,19 @@ class Database:
     missing: tuple[str, ...]
     """Paths relative to the root. Their rows are absent from every view: not recorded is not the same as empty."""
 
+    def keep(self, name: str) -> None:
+        """Run the stored query `name` now and keep its rows: what asks for it from here on takes them. Those of a query
+        that others use, such as `verdict`, would be made again each time.
+
+        Raises:
+            ParamsError: the query does not run.
+        """
+        try:
+            self.connection.execute(f"create table kept_{name} as from {name}")
+            self.connection.execute(f"create or replace view {name} as from kept_{name}")
+        except duckdb.Error as error:
+            raise ParamsError(f"queries/{name}.sql does not run: {error}", next_step="Mend the query.") from None
+
     def require_all(self, *, witnesses: bool = True) -> None:
         """Check that no table of the scope is missing; what is counted over a part would look complete. Who counts
         references alone does without the tables of `witnesses`, engines and gateways.

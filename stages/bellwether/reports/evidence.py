@@ -241,6 +241,19 @@ create macro is_localised(observed, claim_text, layer) as case
     else true
 end;
 
+create macro layer_rank(layer) as list_position(
+    ['template', 'special_tokens', 'tokens', 'detokenize', 'parse', 'streaming', 'api'], layer
+);
+
+create macro verdict_rank(verdict) as list_position(
+    [
+        'measurement_failed', 'missing', 'not_applicable', 'disputed', 'policy', 'engines_split', 'unverified',
+        'rejected', 'regression', 'known_difference', 'known_but_matches', 'engine_defect', 'engine_defect_waived',
+        'match'
+    ],
+    verdict
+);
+
 -- of two answers to one case, whoever gave them; null where a side holds nothing
 create macro is_said(one, other) as case
     when coalesce(one.answer, '') not in ('result', 'refused') or other.answer is null then null

@@ -19,14 +19,14 @@ def states(root: Path) -> tuple[list[str], tuple[str, ...]]:
 
 
 def check(root: Path) -> tuple[list[str], tuple[str, ...]]:
-    """Return what `states` does, when nothing is stale.
+    """Return what `states` does, when nothing is stale, and no known difference matches.
 
     Raises:
         Finding: entries are stale. Names each, with the reason. Otherwise as `states`.
     """
     database = connect(root)
     judged = _judged(root, database)
-    if stale := [line for state, line in judged if state == "stale"]:
+    if stale := [line for state, line in judged if state in ("stale", "matches")]:
         raise Finding(
             "\n       ".join(["what is listed below queries/ has to go:", *stale]), next_step="Remove these entries."
         )
@@ -47,7 +47,7 @@ def _judged(root: Path, database: Database) -> list[tuple[str, str]]:
             for engine, versions, _, case, state, why, *_ in rows("waivers")
         ),
         *(
-            (state, f"{state}: {target}, {entry}: {cases:,} cases")
-            for target, entry, _, _, cases, state, *_ in rows("known")
+            (state, f"{state}: {target}, {entry}: {cases:,} cases, {asked:,} asked, {excused:,} replays excused")
+            for target, entry, _, _, cases, state, _, _, asked, excused in rows("known")
         ),
     ]
