@@ -197,7 +197,7 @@ class Adapter:
             Failed: see `gateways.chat`; `captures-differ`, `other-model`.
             EngineError: captures cannot be read.
         """
-        name = f"bellwether{self._run}{next(self._keys)}"
+        name = f"bellwether{self._run}{next(self._keys):010}"  # of one length: refusals tell columns of the body
         key = ANY if self.join == "order" else name
         streamed = output.chunks is not None
         options = {"stream": True, "stream_options": {"include_usage": True}} if streamed else {"stream": False}
