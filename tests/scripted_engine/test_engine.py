@@ -203,7 +203,7 @@ def test_what_is_under_way_when_the_engine_ends_is_written_as_closed(tmp_path: P
     async def run() -> None:
         engine = ScriptedEngine(sinks=[JsonLines(path)])
         async with connected(await engine.serve(served(tmp_path)), "vllm") as worker:
-            engine.expect("a", [[1] * 1000] * 2000)
+            engine.expect("a", [[1 << 31] * 1000] * 3000)
             call = worker.stub.Generate(
                 worker.messages.GenerateRequest(request_id="a", stream=True, tokenized={"input_ids": [5]})
             )

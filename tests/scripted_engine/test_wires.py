@@ -183,7 +183,7 @@ def test_a_client_that_goes_away_is_on_the_capture(tmp_path: Path, wire: str) ->
     """It reads one chunk of a stream larger than what may be under way unread, and hangs up."""
 
     async def use(engine: ScriptedEngine, worker: Worker) -> list[str]:
-        engine.expect("a", [[1] * 1000] * 2000)
+        engine.expect("a", [[1 << 31] * 1000] * 3000)
         call = worker.stub.Generate(
             worker.messages.GenerateRequest(request_id="a-1", stream=True, tokenized={"input_ids": [5]})
         )

@@ -102,8 +102,8 @@ class ScriptedEngine:
             runner, bound = await http_face.serve(self, checkpoint, port)
             url, stop = f"http://127.0.0.1:{bound}", runner.cleanup
         elif wire in wires.WIRES:
-            server, bound = await wires.serve(self, wires.WIRES[wire], checkpoint, port)
-            url, stop = f"grpc://127.0.0.1:{bound}", lambda: server.stop(grace=None)
+            server = wires.server(self, wires.WIRES[wire], checkpoint)
+            url, stop = f"grpc://127.0.0.1:{await server.start(port)}", server.stop
         else:
             raise ValueError(f"no wire {wire!r}; there are {', '.join([*wires.WIRES, 'http'])}")
         self._servers[url] = stop
@@ -185,29 +185,32 @@ class ScriptedEngine:
         self._keep(record)
         return record
 
-    @contextmanager
-    def under_way(self, record: Record) -> Iterator[Callable[[], None]]:
-        """While the answer is sent. What is given is called when all of it was handed over; else it was closed early.
-
-        The capture is written at that moment.
+    def start(self, record: Record) -> Callable[[bool], None]:
+        """Note that an answer is on its way. What is returned is called once it is over: with True, when all of it is
+        about to be handed over, else with False. The capture is written at that moment.
         """
         running = self._running.setdefault(record.request_id, {})
         running[record] = None
 
-        def end() -> None:
-            record.ended = COMPLETE
-            self._write(record)
-
-        try:
-            yield end
-        finally:
-            if record.ended == RUNNING:
-                record.ended = CLOSED
-                self.closed_early += 1
-                self._write(record)
+        def end(complete: bool) -> None:
+            record.ended = COMPLETE if complete else CLOSED
+            self.closed_early += not complete
             del running[record]
             if not running:
                 self._running.pop(record.request_id, None)
+            self._write(record)
+
+        return end
+
+    @contextmanager
+    def under_way(self, record: Record) -> Iterator[Callable[[], None]]:
+        """While an answer is sent. What is given is called when all of it is about to be handed over."""
+        end = self.start(record)
+        try:
+            yield lambda: end(True)
+        finally:
+            if record.ended == RUNNING:
+                end(False)
 
     def abort(self, request_id: str) -> bool:
         """Note that a request was aborted; return whether it is known."""
@@ -218,7 +221,7 @@ class ScriptedEngine:
         return bool(found)
 
     async def _settle(self) -> None:
-        """Return when no answer is under way: a stopped gRPC server cancels them, and waits for none."""
+        """Return when no answer is under way: a stopped HTTP server cancels them, and does not wait."""
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_SECONDS):
                 while self._running:

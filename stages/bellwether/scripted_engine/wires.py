@@ -16,30 +16,23 @@ there answers UNIMPLEMENTED as well.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import grpc
 from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import DecodeError
 
 from bellwether.errors import EngineError
 from bellwether.scripted_engine.capture import Asked
 from bellwether.scripted_engine.checkpoint import Checkpoint
-from bellwether.scripted_engine.ports import unbound
+from bellwether.scripted_engine.grpc_server import FAILED_PRECONDITION, INTERNAL, Call, Reply, Server, Status
 from bellwether.scripted_engine.script import Script
 
 if TYPE_CHECKING:
     from bellwether.scripted_engine.engine import ScriptedEngine
-
-OPTIONS = (
-    ("grpc.so_reuseport", 0),  # else a port in use is shared in silence
-    ("grpc.max_receive_message_length", -1),  # a prompt of a million tokens is 4 MB
-    ("grpc.max_send_message_length", -1),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,97 +110,58 @@ def asked(request: Any) -> Asked:
     }
 
 
-async def serve(engine: ScriptedEngine, wire: Wire, checkpoint: Checkpoint, port: int) -> tuple[grpc.aio.Server, int]:
-    """Serve a checkpoint on 127.0.0.1 in the running loop; return the server and its port.
+def server(engine: ScriptedEngine, wire: Wire, checkpoint: Checkpoint) -> Server:
+    """Return a server of one checkpoint, not started yet. Raises EngineError when its folder is malformed."""
+    messages = wire.messages
+    service = messages.DESCRIPTOR.services_by_name[wire.service]
 
-    Raises:
-        EngineError: the port is in use.
-    """
-    with socket.socket() as probe:  # gRPC would say the same, and print lines of its own
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise unbound(port, error) from None
-    server = grpc.aio.server(options=OPTIONS)
-    server.add_generic_rpc_handlers((_Calls(engine, wire, checkpoint).handlers(),))
-    try:
-        bound = server.add_insecure_port(f"127.0.0.1:{port}")
-    except RuntimeError as error:
-        raise unbound(port, error) from None
-    await server.start()
-    return server, bound
+    def fixed(message: Any) -> Call:
+        reply = Reply((message.SerializeToString(),))
+        return lambda body: reply
 
-
-class _Calls:
-    """The calls of one service at one address."""
-
-    def __init__(self, engine: ScriptedEngine, wire: Wire, checkpoint: Checkpoint) -> None:
-        self.engine = engine
-        self.wire = wire
-        self.messages = wire.messages
-        self.checkpoint = checkpoint
-
-    def handlers(self) -> grpc.GenericRpcHandler:
-        service = self.messages.DESCRIPTOR.services_by_name[self.wire.service]
-        request = {method.name: method.input_type.name for method in service.methods}
-        calls = {
-            "HealthCheck": self._fixed(self.messages.HealthCheckResponse(healthy=True, message="scripted")),
-            "GetModelInfo": self._fixed(_known(self.messages.GetModelInfoResponse, self.checkpoint.facts)),
-            "GetServerInfo": self._fixed(self.messages.GetServerInfoResponse(**self.wire.server)),
-            "GetLoads": self._fixed(self.messages.GetLoadsResponse(dp_rank_count=1, loads=[{"dp_rank": 0}])),
-            "Abort": self._abort,
-        }
-        found = {
-            name: grpc.unary_unary_rpc_method_handler(
-                call, request_deserializer=getattr(self.messages, request[name]).FromString
-            )
-            for name, call in calls.items()
-        }
-        found["Generate"] = grpc.unary_stream_rpc_method_handler(
-            self._generate, request_deserializer=self.messages.GenerateRequest.FromString
-        )
-        return grpc.method_handlers_generic_handler(service.full_name, found)
-
-    def _fixed(self, message: Any) -> Any:
-        answer = message.SerializeToString()
-
-        async def call(request: Any, context: grpc.aio.ServicerContext) -> bytes:
-            return answer
-
-        return call
-
-    async def _abort(self, request: Any, context: grpc.aio.ServicerContext) -> bytes:
+    def abort(body: bytes) -> Reply:
+        request = _parse(messages.AbortRequest, body)
         one = "request_id" in request.DESCRIPTOR.fields_by_name
-        known = [self.engine.abort(each) for each in ([request.request_id] if one else request.request_ids)]
-        answer = self.messages.AbortResponse
-        return (answer(success=all(known)) if one else answer()).SerializeToString()
+        known = [engine.abort(each) for each in ([request.request_id] if one else request.request_ids)]
+        answer = messages.AbortResponse(**{"success": all(known)} if one else {})
+        return Reply((answer.SerializeToString(),))
 
-    async def _generate(self, request: Any, context: grpc.aio.ServicerContext) -> None:
-        ids = len(request.tokenized.input_ids)
-        if not ids and getattr(request, "text", "") and self.checkpoint.tokenizer is not None:
-            ids = len(self.checkpoint.tokenizer.encode(request.text).ids)
+    def generate(body: bytes) -> Reply:
+        request = _parse(messages.GenerateRequest, body)
+        prompt_tokens = len(request.tokenized.input_ids)
+        if not prompt_tokens and getattr(request, "text", "") and checkpoint.tokenizer is not None:
+            prompt_tokens = len(checkpoint.tokenizer.encode(request.text).ids)
         try:
-            record = self.engine.begin(
+            record = engine.begin(
                 request.request_id,
-                checkpoint=self.checkpoint,
-                wire=self.wire.name,
+                checkpoint=checkpoint,
+                wire=wire.name,
                 route="Generate",
                 read=lambda: asked(request),
-                size=request.ByteSize(),
-                prompt_tokens=ids,
+                size=len(body),
+                prompt_tokens=prompt_tokens,
             )
         except EngineError as error:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
-        with self.engine.under_way(record) as end:
-            messages = answers(self.wire, record.script, request.request_id, ids, request.stream)
-            last = None
-            for message in messages:
-                if last is not None:
-                    await context.write(last)
-                last = message
-            end()  # before the last message: whoever has the answer finds the capture written
-            await context.write(last)
+            raise Status(FAILED_PRECONDITION, str(error)) from None
+        said = answers(wire, record.script, request.request_id, prompt_tokens, request.stream)
+        return Reply(said, engine.start(record))
+
+    calls = {
+        "HealthCheck": fixed(messages.HealthCheckResponse(healthy=True, message="scripted")),
+        "GetModelInfo": fixed(_known(messages.GetModelInfoResponse, checkpoint.facts)),
+        "GetServerInfo": fixed(messages.GetServerInfoResponse(**wire.server)),
+        "GetLoads": fixed(messages.GetLoadsResponse(dp_rank_count=1, loads=[{"dp_rank": 0}])),
+        "Abort": abort,
+        "Generate": generate,
+    }
+    return Server({f"/{service.full_name}/{name}": call for name, call in calls.items()})
+
+
+def _parse(kind: Any, body: bytes) -> Any:
+    try:
+        return kind.FromString(body)
+    except DecodeError as error:
+        raise Status(INTERNAL, f"the request is no {kind.DESCRIPTOR.name}: {error}") from None
 
 
 def _known(message: Any, fields: dict[str, Any]) -> Any:
