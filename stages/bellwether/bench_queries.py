@@ -1,8 +1,8 @@
 """Bench part: queries over a million answers, half of them prompts and half messages, made up and written as tables.
 
 Beside each reference stands the answer of one of vLLM's front ends: the Rust one's to prompts, the Python one's to
-messages; every hundredth differs. One process runs one query and keeps its rows in DuckDB, as a query that asks them
-further would.
+messages; every hundredth differs. So does every seventieth that a gateway gives. One process runs one query and keeps
+its rows in DuckDB, as a query that asks them further would.
 """
 
 from __future__ import annotations
@@ -18,17 +18,26 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from bellwether.layout import RECORDED, corpus_folder, materials_table, reference_table, witness_table
+from bellwether.layout import (
+    RECORDED,
+    corpus_folder,
+    materials_table,
+    observation_table,
+    reference_table,
+    witness_table,
+)
+from bellwether.observing.table import OBSERVATION
 from bellwether.progress import say
 from bellwether.reports.database import connect
 from bellwether.tables import GROUP_ROWS, MATERIALS, PER_CORPUS, REFERENCE, WITNESS, TableWriter
 
 ROWS = 1_000_000
-"""Reference answers; the witnesses have as many again."""
+"""Reference answers; the witnesses have as many again, and so has the gateway."""
 SLUGS = tuple(f"bench-{number}" for number in range(20))
 ENGINES = {"vllm-rust-0.33.0": "render", "vllm-0.33.0": "parse"}
 """Release → the kind it is asked."""
-QUERIES = ("standing", "disputes")
+TARGET = "smg-1.13.0"
+QUERIES = ("standing", "disputes", "verdict")
 SOURCES = {"render": "hf-template", "parse": "roundtrip"}
 WORDS = "You are given a table of readings and one question about them. Call the tool when it helps; say so if not. "
 
@@ -38,25 +47,30 @@ def compare(root: Path, work: Path) -> list[list[str]]:
     say("queries over a million rows")
     build(root, work)
     ran = {name: _child(work, name) for name in QUERIES}
-    seconds = sum(one["seconds"] for one in ran.values())
+    seconds = ran["standing"]["seconds"] + ran["disputes"]["seconds"]
     rows = [
         [f"{name} over {ROWS:,} answers, s", f"{one['seconds']:.2f}", "", f"{one['rows']:,} rows", ""]
         for name, one in ran.items()
     ]
     rows.append(["standing and disputes, s", f"{seconds:.2f}", "3.00", f"{seconds / 3:.2f}", "≤ 1"])
-    peak = max(one["peak"] for one in ran.values())
-    rows.append(["standing and disputes, peak memory in MB", f"{peak:,.0f}", "2,000", f"{peak / 2000:.2f}", "≤ 1"])
+    seconds = ran["verdict"]["seconds"]
+    rows.append(["verdict, s", f"{seconds:.2f}", "5.00", f"{seconds / 5:.2f}", "≤ 1"])
+    for names in (("standing", "disputes"), ("verdict",)):
+        peak = max(ran[name]["peak"] for name in names)
+        rows.append([f"{' and '.join(names)}, peak memory in MB", f"{peak:,.0f}", "2,000", f"{peak / 2000:.2f}", "≤ 1"])
     return rows
 
 
 def build(root: Path, work: Path, rows: int = ROWS) -> None:
-    """Write a checkout with `rows` reference answers and as many answers of engines."""
+    """Write a checkout with `rows` reference answers, as many answers of engines, and as many of a gateway."""
     (work / "queries").mkdir(parents=True)
     for path in (root / "queries").glob("*.sql"):
         (work / "queries" / path.name).write_bytes(path.read_bytes())
     _, _, oracle = (root / "params.yaml").read_text("utf-8").partition("oracle:")
-    head = f"checkpoints: [{', '.join(SLUGS)}]\ncorpora: [bench]\nengines: [{', '.join(ENGINES)}]\noracle:{oracle}"
-    (work / "params.yaml").write_text(head, "utf-8")
+    scope = (
+        f"checkpoints: [{', '.join(SLUGS)}]\ncorpora: [bench]\nengines: [{', '.join(ENGINES)}]\ntargets: [{TARGET}]\n"
+    )
+    (work / "params.yaml").write_text(f"{scope}oracle:{oracle}", "utf-8")
     each = rows // len(SLUGS) // len(SOURCES)
     for name, schema in PER_CORPUS.items():
         with TableWriter(corpus_folder(work, "bench") / f"{name}.parquet", schema) as table:
@@ -81,6 +95,10 @@ def build(root: Path, work: Path, rows: int = ROWS) -> None:
             with TableWriter(witness_table(work, name, slug), WITNESS) as table:
                 for batch in _witness(slug, kind, each, *name.rsplit("-", 1)):
                     table.write(batch)
+        with TableWriter(observation_table(work, TARGET, slug), OBSERVATION) as table:
+            for kind in SOURCES:
+                for batch in _observation(slug, kind, each):
+                    table.write(batch)
 
 
 def _case(kind: str, number: int) -> dict[str, str]:
@@ -100,6 +118,13 @@ def _witness(slug: str, kind: str, rows: int, engine: str, version: str) -> Iter
         numbers = range(first, min(first + GROUP_ROWS, rows))
         told = {"engine": engine, "engine_version": version, "mode": "one-shot", "outcome": "result"}
         yield _batch(WITNESS, _answers(slug, kind, numbers, 100) | told, len(numbers))
+
+
+def _observation(slug: str, kind: str, rows: int) -> Iterator[pa.RecordBatch]:
+    for first in range(0, rows, GROUP_ROWS):
+        numbers = range(first, min(first + GROUP_ROWS, rows))
+        told = {"target": TARGET, "target_version": "1.13.0", "mode": "full", "outcome": "result"}
+        yield _batch(OBSERVATION, _answers(slug, kind, numbers, 70) | told, len(numbers))
 
 
 def _answers(slug: str, kind: str, numbers: range, every: int) -> dict:
