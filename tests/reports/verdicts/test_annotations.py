@@ -52,6 +52,16 @@ def test_at_most_ten_of_a_level_and_the_rest_is_counted() -> None:
     assert lines[-1].endswith("::Left out: 2 more errors and 1 more warning. The report holds all of them.")
 
 
+def test_one_of_each_kind_comes_before_more_of_a_kind() -> None:
+    """Many checkpoints with one fault do not push another fault out of the ten."""
+    same = [row("regression", fingerprint=f"f{n}", checkpoint=f"c{n}") for n in range(12)]
+    with verdicts(*same, row("engine_defect", engines=["sglang"])) as rows:
+        titles = [line.split("::")[1].removeprefix("error title=") for line in annotations(summed(rows))]
+    assert [title.split("%3A")[0] for title in titles[:3]] == [
+        *("template/prompt-ids", "engine_defect (sglang)", "template/prompt-ids")
+    ]
+
+
 def test_a_clean_run_says_nothing() -> None:
     """No line, no annotation."""
     with verdicts(row()) as rows:

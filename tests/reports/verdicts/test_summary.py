@@ -106,3 +106,16 @@ def test_a_gate_that_is_not_the_verdicts_stops() -> None:
     """Two tables that say different things are not summed up."""
     with verdicts(row("regression", gate="pass")) as rows, pytest.raises(TableError, match="gate of regression"):
         summed(rows)
+
+
+def test_a_command_names_the_gateway_as_it_was_asked() -> None:
+    """A pinned one by its name; a running one by its address, and the scope if it was another."""
+    with verdicts(row()) as rows:
+        pinned, running = summed(rows), summed(rows, asked=["--target", "vllm", "--url", "http://h"])
+    case = ("qwen3-8b", "render/common/a", "size-2")
+    assert pinned.command("smg-1.13.0", *case) == (
+        "bellwether verify --target smg-1.13.0 --slug qwen3-8b --case render/common/a --plan size-2"
+    )
+    assert running.command("mine", *case) == (
+        "bellwether verify --target vllm --url http://h --slug qwen3-8b --case render/common/a --plan size-2"
+    )

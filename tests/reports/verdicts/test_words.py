@@ -38,7 +38,7 @@ def test_a_finding_is_named_by_its_layer_or_its_verdict() -> None:
 @given(st.text(min_size=1))
 def test_a_command_survives_a_shell(case: str) -> None:
     """Whatever a case is called."""
-    words = shlex.split(command("smg-1.13.0", "qwen3-8b", case, "size-2"))
+    words = shlex.split(command(["--target", "smg-1.13.0"], "qwen3-8b", case, "size-2"))
     assert words == [
         *("bellwether", "verify", "--target", "smg-1.13.0", "--slug", "qwen3-8b", "--case", case, "--plan", "size-2")
     ]

@@ -5,9 +5,12 @@ GitHub shows ten errors and ten warnings of a step and drops the rest without a 
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 from bellwether.reports.verdicts.rules import FAIL
 from bellwether.reports.verdicts.summary import Finding, Listed, Summary
-from bellwether.reports.verdicts.words import command, counted, cut, listed
+from bellwether.reports.verdicts.words import counted, cut, listed
 
 SHOWN = 10
 """Annotations of one level that GitHub shows of a step."""
@@ -15,9 +18,9 @@ SHOWN = 10
 
 def annotations(summary: Summary) -> list[str]:
     """Return the lines: errors, warnings, and a notice when some were left out."""
-    errors = [_finding("error", one) for one in summary.failing()]
+    errors = [_finding("error", one, summary) for one in _one_of_each_first(summary.failing())]
     errors += [_listed("error", one) for one in summary.lists if one.gate == FAIL]
-    warnings = [_finding("warning", one) for one in summary.without_verdict()]
+    warnings = [_finding("warning", one, summary) for one in _one_of_each_first(summary.without_verdict())]
     if summary.stopped:
         warnings.insert(
             0, _command("warning", "Stopped early", "Not all cases were replayed; the others are not judged.")
@@ -35,7 +38,17 @@ def annotations(summary: Summary) -> list[str]:
     return lines
 
 
-def _finding(level: str, one: Finding) -> str:
+def _one_of_each_first(findings: Sequence[Finding]) -> list[Finding]:
+    """Return findings with the first of each kind before others: ten checkpoints with one fault would hide the rest."""
+    seen = Counter[tuple[str, str | None]]()
+    turns = []
+    for one in findings:
+        turns.append((seen[one.rule, one.detail] > 0, one))
+        seen[one.rule, one.detail] += 1
+    return [one for later in (False, True) for is_later, one in turns if is_later == later]
+
+
+def _finding(level: str, one: Finding, summary: Summary) -> str:
     detail = f" ({one.detail})" if one.detail else ""
     said = f"{one.page.title}: {counted(one.cases, 'case')}, {counted(one.replays, 'replay')}."
     if one.engines and one.layer:
@@ -44,7 +57,7 @@ def _finding(level: str, one: Finding) -> str:
         said += f" {cut(one.message, 200)}"
     if one.examples:
         example = one.examples[0]
-        said += f"\n{command(one.target, one.checkpoint, example.case_id, example.plan)}"
+        said += f"\n{summary.command(one.target, one.checkpoint, example.case_id, example.plan)}"
     return _command(level, f"{one.rule}{detail}: {one.checkpoint} behind {one.target}", said)
 
 

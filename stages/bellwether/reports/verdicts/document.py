@@ -16,7 +16,6 @@ from typing import Any
 from bellwether.reports.verdicts.playbook import Entry
 from bellwether.reports.verdicts.rows import Row
 from bellwether.reports.verdicts.summary import Example, Finding, Listed, Summary
-from bellwether.reports.verdicts.words import command
 
 SCHEMA_VERSION = "1"
 DISTRIBUTION = "bellwether-fixtures"
@@ -54,24 +53,24 @@ def as_value(summary: Summary) -> dict[str, Any]:
             "disputed": dict(summary.disputed),
             "respelled": summary.respelled,
         },
-        "findings": [_finding(one) for one in summary.findings],
+        "findings": [_finding(one, summary) for one in summary.findings],
         "lists": [_listed(one) for one in summary.lists],
         "coverage": [asdict(one) for one in summary.coverage],
     }
 
 
-def _finding(one: Finding) -> dict[str, Any]:
+def _finding(one: Finding, summary: Summary) -> dict[str, Any]:
     value = {name: _plain(item) for name, item in asdict(one).items() if name != "examples"}
     return {
         **value,
         "rule": one.rule,
         "playbook": _page(one.page),
-        "examples": [_example(one, example) for example in one.examples],
+        "examples": [_example(one, example, summary) for example in one.examples],
     }
 
 
-def _example(one: Finding, example: Example) -> dict[str, Any]:
-    return {**asdict(example), "command": command(one.target, one.checkpoint, example.case_id, example.plan)}
+def _example(one: Finding, example: Example, summary: Summary) -> dict[str, Any]:
+    return {**asdict(example), "command": summary.command(one.target, one.checkpoint, example.case_id, example.plan)}
 
 
 def _listed(one: Listed) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from bellwether.reports.verdicts import rules
 from bellwether.reports.verdicts.playbook import page
 from bellwether.reports.verdicts.rows import Row
 from bellwether.reports.verdicts.summary import Summary
-from bellwether.reports.verdicts.words import command, cut, played, rule, visible
+from bellwether.reports.verdicts.words import cut, played, rule, visible
 
 PASSED, SKIPPED, FAILURE, ERROR = "passed", "skipped", "failure", "error"
 
@@ -59,7 +59,7 @@ def junit(summary: Summary, rows: Iterable[Row]) -> Iterator[str]:
     yield f"<testsuites name={_attribute(title)} {_numbers(totals)}>\n"
     for suite, its in groupby(rows, key=lambda row: (row["target"], row["checkpoint"], row["kind"])):
         name = "/".join(suite)
-        yield from _suite(name, counts[name], (_test(row) for row in its))
+        yield from _suite(name, counts[name], (_test(row, summary) for row in its))
     for name, tests in own.items():
         yield from _suite(name, counts[name], tests)
     yield "</testsuites>\n"
@@ -78,7 +78,7 @@ def _suite(name: str, counts: Mapping[str, int], tests: Iterable[Test]) -> Itera
     yield "</testsuite>\n"
 
 
-def _test(row: Row) -> Test:
+def _test(row: Row, summary: Summary) -> Test:
     name = f"{row['case_id']} [{played(row['mode'], row['plan'])}]"
     if row["encoder"] == "class":  # a case of which two encoders make two outputs has two tests
         name = f"{name[:-1]}, class]"
@@ -93,10 +93,10 @@ def _test(row: Row) -> Test:
     kind = rule(verdict, row["first_layer"], row["what"])
     detail = row["field"] or row["code"]
     message = f"{kind}: {its.title}" + (f" ({visible(detail)})" if detail else "")
-    return Test(name, outcome, kind, message, "\n".join(_body(row)))
+    return Test(name, outcome, kind, message, "\n".join(_body(row, summary)))
 
 
-def _body(row: Row) -> Iterator[str]:
+def _body(row: Row, summary: Summary) -> Iterator[str]:
     yield f"verdict: {row['verdict']} · standing: {row['standing']}"
     if row["first_layer"]:
         yield f"first layer: {row['first_layer']} ({row['localisation']})"
@@ -110,7 +110,7 @@ def _body(row: Row) -> Iterator[str]:
         yield f"parser: {visible(row['parser_used'])}"
     if row["fingerprint"]:
         yield f"finding: {visible(row['fingerprint'])}"
-    yield command(row["target"], row["checkpoint"], row["case_id"], row["plan"])
+    yield summary.command(row["target"], row["checkpoint"], row["case_id"], row["plan"])
 
 
 def _lists(summary: Summary) -> list[Test]:

@@ -1,12 +1,12 @@
 """The outputs of a verification, from the views of a checkout.
 
-- `write(database, root, *, json=None, junit=None, sarif=None, stopped=False) -> Summary` writes the files asked for.
+- `write(database, root, *, json=None, junit=None, sarif=None, stopped=False, asked=()) -> Summary` writes the files.
 - `text(summary) -> str`, `annotations(summary) -> list[str]` and `summary.exit_status` say the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import duckdb
@@ -48,11 +48,15 @@ def write(
     junit: Path | None = None,
     sarif: Path | None = None,
     stopped: bool = False,
+    asked: Sequence[str] = (),
 ) -> Summary:
     """Judge the observations of `database`, write the files asked for, and return what they are made from.
 
-    `stopped` says that the run ended before all was replayed. Files appear whole, one after the other; the same rows
-    give the same bytes.
+    `stopped` says that the run ended before all was replayed. `asked` are the words that named the gateway and the
+    scope, e.g. `--target vllm --url http://127.0.0.1:8000 --all-plans`; commands that show one case begin with them.
+    Without any they name the target, which is right for a pinned gateway and the scope of params.yaml.
+
+    Files appear whole, one after the other. The same rows give the same bytes.
 
     Raises:
         ParamsError: a stored query is missing or does not run.
@@ -70,6 +74,7 @@ def write(
                 row["fingerprint"]: row["engines_like"] for row in _select(connection, ALIKE, "queries/defects.sql")
             },
             stopped=stopped,
+            asked=asked,
         )
         if json is not None:
             _write(json, document(summary, rows))

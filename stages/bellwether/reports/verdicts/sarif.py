@@ -20,7 +20,7 @@ from bellwether.reports.verdicts.playbook import Entry
 from bellwether.reports.verdicts.rows import Row, Rows
 from bellwether.reports.verdicts.rules import FAIL
 from bellwether.reports.verdicts.summary import Finding, Listed, Summary
-from bellwether.reports.verdicts.words import command, counted, cut, listed, place, played, visible
+from bellwether.reports.verdicts.words import counted, cut, listed, place, played, visible
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 PER_FINDING = 20
@@ -74,7 +74,7 @@ def sarif(summary: Summary, rows: Rows) -> Iterator[str]:
     opened = json.dumps(head, ensure_ascii=False, indent=1)
     yield opened.removesuffix("\n  }\n ]\n}") + ',\n   "results": ['
     written = 0
-    for result in islice(_results(shown, lists, rows), MOST):
+    for result in islice(_results(summary, shown, lists, rows), MOST):
         result["ruleIndex"] = places[result["ruleId"]]
         yield f"{',' if written else ''}\n    {json.dumps(result, ensure_ascii=False)}"
         written += 1
@@ -83,17 +83,17 @@ def sarif(summary: Summary, rows: Rows) -> Iterator[str]:
     yield "\n  }\n ]\n}\n"
 
 
-def _results(shown: list[Finding], lists: list[Listed], rows: Rows) -> Iterator[dict[str, Any]]:
+def _results(summary: Summary, shown: list[Finding], lists: list[Listed], rows: Rows) -> Iterator[dict[str, Any]]:
     """Yield all that is shown of each finding, what fails first."""
     yield from (_listed(one) for one in lists)
     cases: dict[tuple[str, str], list[Row]] = {}
     for row in rows.select(RESULTS, [PER_FINDING]):
         cases.setdefault((row["fingerprint"], row["verdict"]), []).append(row)
     for one in shown:
-        yield from (_result(one, row) for row in cases[one.fingerprint, one.verdict])
+        yield from (_result(one, row, summary) for row in cases[one.fingerprint, one.verdict])
 
 
-def _result(one: Finding, row: Row) -> dict[str, Any]:
+def _result(one: Finding, row: Row, summary: Summary) -> dict[str, Any]:
     first = row["one"]
     said = [f"{one.page.title} ({played(first['mode'], first['plan'])})."]
     if one.detail:
@@ -105,7 +105,7 @@ def _result(one: Finding, row: Row) -> dict[str, Any]:
     example = next((example for example in one.examples if example.case_id == row["case_id"]), None)
     if example is not None:
         said += [f"{side.part}: truth {_side(side.truth)}, gateway {_side(side.gateway)}." for side in example.sides]
-    said.append(command(one.target, row["checkpoint"], row["case_id"], first["plan"]))
+    said.append(summary.command(one.target, row["checkpoint"], row["case_id"], first["plan"]))
     where = place(row["checkpoint"], row["case_id"])
     return {
         "ruleId": one.rule,

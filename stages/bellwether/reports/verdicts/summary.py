@@ -6,14 +6,14 @@ Its size depends on the number of checkpoints and findings, not on that of repla
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from bellwether.reports.verdicts import rules
 from bellwether.reports.verdicts.playbook import DIFFERENCES, LISTS, Entry, page
 from bellwether.reports.verdicts.rows import Row, Rows
-from bellwether.reports.verdicts.words import rule
+from bellwether.reports.verdicts.words import command, rule
 
 Suite = tuple[str, str, str]
 """Target, checkpoint, kind."""
@@ -154,6 +154,8 @@ class Summary:
     """Replays equal by value whose arguments have other bytes."""
     disputed: Mapping[str, int] = field(default_factory=dict)
     """Which of the two truths the gateway gives → replays of disputed cases."""
+    asked: tuple[str, ...] = ()
+    """Words after `bellwether verify` that name the gateway and the scope; none for a pinned gateway's name alone."""
 
     @property
     def replays(self) -> int:
@@ -172,6 +174,10 @@ class Summary:
     def exit_status(self) -> int:
         """Return 0, 1 or 2, see rules.exit_status."""
         return rules.exit_status(self.verdicts, [one.gate for one in self.lists], stopped=self.stopped)
+
+    def command(self, target: str, checkpoint: str, case_id: str, plan: str | None = None) -> str:
+        """Return the command that shows one case of a target again."""
+        return command(self.asked or ("--target", target), checkpoint, case_id, plan)
 
     def failing(self) -> tuple[Finding, ...]:
         """Return the findings a gate fails on."""
@@ -243,6 +249,7 @@ def summarise(
     *,
     alike: Mapping[str, str] | None = None,
     stopped: bool = False,
+    asked: Sequence[str] = (),
 ) -> Summary:
     """Return the summary of `rows`. `targets` are versions by name, `examples` those of a fingerprint and
     verdict, `alike` engines that say the same, by fingerprint.
@@ -273,6 +280,7 @@ def summarise(
         stopped=stopped,
         respelled=totals["respelled"],
         disputed={side: replays for side, replays in sides.items() if replays},
+        asked=tuple(asked),
     )
 
 

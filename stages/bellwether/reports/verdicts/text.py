@@ -11,7 +11,7 @@ from tabulate import tabulate
 
 from bellwether.reports.verdicts import rules
 from bellwether.reports.verdicts.summary import Example, Finding, Summary
-from bellwether.reports.verdicts.words import command, counted, cut, listed, place, played, visible
+from bellwether.reports.verdicts.words import counted, cut, listed, place, played, visible
 
 MOST = 10
 """Kinds of findings in the gateway that are shown one by one."""
@@ -61,21 +61,21 @@ def text(summary: Summary, *, most: int = MOST) -> str:
         _head(summary),
         _verdicts(summary),
         _table(kinds),
-        *_blocks(kinds, most),
+        *_blocks(summary, kinds, most),
         _lists(summary),
         _coverage(summary),
     ]
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 
-def _blocks(kinds: Sequence[Sequence[Finding]], most: int) -> Iterator[str]:
+def _blocks(summary: Summary, kinds: Sequence[Sequence[Finding]], most: int) -> Iterator[str]:
     numbered = list(enumerate(kinds, 1))
     own = [one for one in numbered if one[1][0].verdict != DEFECT]
     defects = [one for one in numbered if one[1][0].verdict == DEFECT]
     shown = sorted([*own[:most], *defects[:1]])
     before = None
     for number, kind in shown:
-        yield _block(number, kind, before)
+        yield _block(summary, number, kind, before)
         before = kind[0].rule
     if more := len(kinds) - len(shown):
         yield f"{counted(more, 'more kind')} of findings, with examples: --json."
@@ -155,7 +155,7 @@ def _what(one: Finding) -> str:
     return visible(f"{what} {one.detail}" if one.detail else what)
 
 
-def _block(number: int, kind: Sequence[Finding], before: str | None) -> str:
+def _block(summary: Summary, number: int, kind: Sequence[Finding], before: str | None) -> str:
     """Return what is known of a kind of finding; what its rule means is not said again after another of the rule."""
     one = min(kind, key=lambda finding: (not finding.examples, finding.examples[0].size if finding.examples else 0))
     lines = [f"{number}. {one.rule}{f' ({visible(one.detail)})' if one.detail else ''}: {one.page.title}"]
@@ -167,7 +167,7 @@ def _block(number: int, kind: Sequence[Finding], before: str | None) -> str:
     if one.message and one.verdict != DEFECT:
         lines.append(f"   gateway: {cut(one.message, 200)}")
     if one.examples:
-        lines += [f"   {line}" for line in _example(one, one.examples[0])]
+        lines += [f"   {line}" for line in _example(summary, one, one.examples[0])]
     return "\n".join(lines)
 
 
@@ -194,7 +194,7 @@ def _facts(kind: Sequence[Finding]) -> Iterator[str]:
         yield f"layer: {kind[0].layer} or before it; {seen}"
 
 
-def _example(one: Finding, example: Example) -> Iterator[str]:
+def _example(summary: Summary, one: Finding, example: Example) -> Iterator[str]:
     where = f"smallest: {place(one.checkpoint, example.case_id)} [{played(example.mode, example.plan)}]"
     if example.place is not None:
         unit = "id" if example.part == "ids" else "character"
@@ -206,7 +206,7 @@ def _example(one: Finding, example: Example) -> Iterator[str]:
     for side in example.sides:
         yield f"  {side.part:<{width}}  truth    {_said(side.truth, side.part)}"
         yield f"  {'':<{width}}  gateway  {_said(side.gateway, side.part)}"
-    yield command(one.target, one.checkpoint, example.case_id, example.plan)
+    yield summary.command(one.target, one.checkpoint, example.case_id, example.plan)
 
 
 def _said(value: str | None, part: str) -> str:

@@ -47,9 +47,9 @@ def place(checkpoint: str, case_id: str) -> str:
     return f"{checkpoint}/{case_id}"
 
 
-def command(target: str, checkpoint: str, case_id: str, plan: str | None = None) -> str:
-    """Return the command that shows one case again."""
-    words = ["bellwether", "verify", "--target", target, "--slug", checkpoint, "--case", case_id]
+def command(asked: Sequence[str], checkpoint: str, case_id: str, plan: str | None = None) -> str:
+    """Return the command that shows one case again; `asked` are the words that name the gateway and the scope."""
+    words = ["bellwether", "verify", *asked, "--slug", checkpoint, "--case", case_id]
     return shlex.join([*words, "--plan", plan] if plan else words)
 
 
