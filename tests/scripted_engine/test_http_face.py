@@ -297,6 +297,31 @@ def test_a_request_is_refused_while_the_script_file_is_malformed(tmp_path: Path)
     assert capture.ended == "refused"
 
 
+class FullDisk:
+    """A sink that cannot write."""
+
+    def write(self, capture: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    def close(self) -> None:
+        pass
+
+
+def test_an_answer_whose_capture_cannot_be_written_is_none(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Whole, it is a 500; streamed, it breaks off."""
+
+    async def use(engine: ScriptedEngine, client: Client) -> tuple:
+        whole = await client.ask("/v1/completions", {"prompt": [1]})
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await client.events("/v1/completions", {"prompt": [1]})
+        return whole
+
+    status, answer = talk(tmp_path, use, sinks=[FullDisk()])
+    assert (status, answer["error"]["type"]) == (500, "server_error")
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["error: [Errno 28] No space left on device"] * 2
+
+
 def test_a_port_in_use_is_an_error_with_its_number(tmp_path: Path) -> None:
     async def use(engine: ScriptedEngine, client: Client) -> str:
         port = client.url.rpartition(":")[2]

@@ -28,6 +28,7 @@ import orjson
 from aiohttp import web
 
 from bellwether.errors import EngineError
+from bellwether.progress import say
 from bellwether.scripted_engine.capture import Asked, Record
 from bellwether.scripted_engine.checkpoint import Checkpoint
 from bellwether.scripted_engine.ports import unbound
@@ -300,7 +301,11 @@ class _Face:
 
     def _whole(self, asked: _Asked, answer: dict[str, Any]) -> web.Response:
         with self.engine.under_way(asked.record) as end:
-            end()
+            try:
+                end()
+            except OSError as error:  # an answer whose capture is lost must not pass for one
+                say(f"error: {error}")
+                raise Wrong(500, "server_error", str(error)) from None
         return _json(answer, headers=_id(asked))
 
     async def _stream(self, request: web.Request, asked: _Asked, events: AsyncIterator[bytes]) -> web.StreamResponse:
@@ -310,7 +315,13 @@ class _Face:
             await response.prepare(request)
             async for event in events:
                 await response.write(event)
-            end()
+            try:
+                end()
+            except OSError as error:  # as above; the head is sent
+                say(f"error: {error}")
+                if request.transport:
+                    request.transport.abort()
+                return response
             await response.write(DONE)
         return response
 
