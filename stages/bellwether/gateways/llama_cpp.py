@@ -107,7 +107,7 @@ class LlamaCpp:
             address = work / "llama.sock"
             if len(str(address)) > SOCKET_LENGTH:
                 raise GatewayError(f"{address} is too long for a socket", next_step="Set TMPDIR to a shorter path.")
-            connector = aiohttp.UnixConnector(path=str(address), limit=0)
+            connector = aiohttp.UnixConnector(path=str(address), limit=0, force_close=True)  # it closes after a stream
             client = await stack.enter_async_context(aiohttp.ClientSession(connector=connector, trust_env=False))
             script = ENVIRONMENTS / f"{PACKAGE}-{self.version}" / "serve.py"
             process = Process(
