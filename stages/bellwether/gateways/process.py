@@ -37,27 +37,40 @@ class Process:
     def __init__(self, command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> None:
         self._command = [str(part) for part in command]
         self._environment = {"PATH": os.environ.get("PATH", os.defpath), **ENVIRONMENT, **(environment or {})}
-        self._head = b""
-        self._tail = b""
+        self._output = _Output()
 
     async def __aenter__(self) -> Self:
+        """Start it. Its output is a pipe of ours: asyncio's own would let `wait` wait for whoever inherited it."""
+        read, write = os.pipe()
         try:
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", str(TETHER), str(os.getpid()), *self._command),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                env=self._environment,
-                start_new_session=True,
+            self._transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+                lambda: self._output, os.fdopen(read, "rb", 0)
             )
+            try:
+                self._process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-I", "-S", str(TETHER), str(os.getpid()), *self._command),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=write,
+                    stderr=write,
+                    env=self._environment,
+                    start_new_session=True,
+                )
+            except BaseException:
+                self._transport.close()
+                raise
         except OSError as error:
             raise GatewayError(f"no process could be started: {error}") from None
+        finally:
+            os.close(write)
         self._watcher = asyncio.create_task(self._watch())
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         self._kill()
-        await asyncio.shield(self._watcher)
+        try:
+            await asyncio.shield(self._watcher)
+        finally:
+            self._transport.close()
 
     @property
     def pid(self) -> int:
@@ -70,8 +83,7 @@ class Process:
 
     def said(self) -> str:
         """Return what it printed, without colours; the middle of a lot is left out."""
-        gap = b"\n...\n" if len(self._tail) == KEPT else b""
-        return COLOUR.sub("", (self._head + gap + self._tail).decode("utf-8", "replace"))
+        return COLOUR.sub("", self._output.kept().decode("utf-8", "replace"))
 
     def last_words(self) -> str:
         """Return the last line it printed."""
@@ -84,20 +96,25 @@ class Process:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     async def _watch(self) -> None:
-        """Read what it prints, and end what it may leave behind. A reader that waited for the end of the output would
-        wait for whoever inherited it."""
-        reader = asyncio.create_task(self._read())
+        """End what it may leave behind."""
         await self._process.wait()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        await asyncio.wait([reader], timeout=1)
-        reader.cancel()
 
-    async def _read(self) -> None:
-        while chunk := await self._process.stdout.read(KEPT):
-            free = KEPT - len(self._head)
-            self._head += chunk[:free]
-            self._tail = (self._tail + chunk[free:])[-KEPT:]
+
+class _Output(asyncio.Protocol):
+    """The beginning and the end of what is read."""
+
+    def __init__(self) -> None:
+        self._head = self._tail = b""
+
+    def data_received(self, data: bytes) -> None:
+        free = KEPT - len(self._head)
+        self._head += data[:free]
+        self._tail = (self._tail + data[free:])[-KEPT:]
+
+    def kept(self) -> bytes:
+        return self._head + (b"\n...\n" if len(self._tail) == KEPT else b"") + self._tail
 
 
 async def until_ready(process: Process, ready: Callable[[], Awaitable[bool]], seconds: float) -> None:

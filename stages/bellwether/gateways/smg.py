@@ -21,12 +21,10 @@ import re
 import secrets
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Self
-
-import aiohttp
+from typing import Any, Self, TypeVar
 
 from bellwether.environments import environment
 from bellwether.errors import GatewayError
@@ -39,6 +37,8 @@ from bellwether.gateways.spoken import spoken
 from bellwether.progress import say as say_on_stderr
 from bellwether.scripted_engine import ScriptedEngine
 
+T = TypeVar("T")
+
 PARSERS = ("legacy", "symphony")
 START_SECONDS = 30.0
 REACH_SECONDS = 5.0
@@ -47,6 +47,8 @@ LOAD_SECONDS = 90.0
 STARTS = 3
 """Times a start is tried when another program takes a port that was free."""
 PAUSE = 0.02
+ENDING = 0.1
+"""Seconds until a process that ended is known to have."""
 FLAGS = (
     "--disable-retries",
     "--disable-circuit-breaker",
@@ -67,6 +69,7 @@ class Smg:
     Args:
         version: The release, as in `stages/environments/smg-<version>`; None takes what runs at `url`.
         url: A running gateway to attach to, on this machine; None starts one.
+        headers: What a running one wants to see in each request.
         parser: Which parsers read answers: legacy, or symphony.
         wire: How the engine is spoken to: vllm, sglang, tokenspeed.
         clock: What a started one takes for the present, UTC; None leaves it the system's. Harmony prompts show it.
@@ -74,12 +77,15 @@ class Smg:
 
     plans: frozenset[str] | None = None
     concurrency = 8
+    seconds = chat.ANSWER_SECONDS
+    """How long an answer may take."""
 
     def __init__(
         self,
         version: str | None,
         *,
         url: str | None = None,
+        headers: Mapping[str, str] | None = None,
         parser: str = "legacy",
         wire: str = "vllm",
         clock: datetime | None = None,
@@ -99,6 +105,7 @@ class Smg:
         }
         self._expected = version
         self._url = url.rstrip("/") if url else None
+        self._headers = dict(headers or {})
         self._wire = wire
         self._say = say
         self._process: Process | None = None
@@ -240,9 +247,12 @@ class Smg:
         async with contextlib.AsyncExitStack() as stack:
             folder = stack.enter_context(with_config(served.folder))
             served = dataclasses.replace(served, folder=folder)
-            await self._require_free(served.model)
-            await self._load_tokenizer(served, stack)
-            await self._register(served, stack)
+            try:
+                await self._require_free(served.model)
+                await self._load_tokenizer(served, stack)
+                await self._register(served, stack)
+            except (LookupError, TypeError, AttributeError) as error:
+                raise Failed("malformed-answer", f"no answer of a control plane: {error!r}", 200) from None
             adapter = SmgAdapter(self, served)
             await adapter.find_reader()
             yield adapter
@@ -282,7 +292,15 @@ class Smg:
         stack.push_async_callback(self._remove, path)
 
         async def ready() -> bool:
-            state = await self._control("GET", path)
+            try:
+                state = await self._control("GET", path)
+            except Failed as failed:
+                if failed.code != "http-404":
+                    raise
+                named = ", ".join(f"{key} {name}" for key, name in labels.items())
+                raise Failed(
+                    "not-registered", "the gateway gave the worker up" + (f": {named}?" * bool(named))
+                ) from None
             job = state.get("job_status") or {}
             if job.get("status") == "failed":
                 raise Failed("not-registered", str(job.get("message"))[: chat.MESSAGE_LENGTH])
@@ -300,7 +318,7 @@ class Smg:
         if found.is_file() and not shown.exists():
             shown.symlink_to(found.resolve())
 
-    async def _until(self, done: Callable, code: str, message: str) -> None:
+    async def _until(self, done: Callable[[], Awaitable[bool]], code: str, message: str) -> None:
         deadline = time.monotonic() + LOAD_SECONDS
         while not await done():
             if time.monotonic() >= deadline:
@@ -315,6 +333,7 @@ class Smg:
     # ── requests ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _get(self, path: str, headers: Mapping[str, str] | None = None) -> chat.Reply:
+        headers = {**self._headers, **(headers or {})}
         return await chat.post(self._client, self._url + path, b"", headers, method="GET", seconds=REACH_SECONDS)
 
     async def _control(self, method: str, path: str, body: Any = None) -> Any:
@@ -324,15 +343,27 @@ class Smg:
             Failed, GatewayError.
         """
         data = b"" if body is None else json.dumps(body).encode()
-        reply = await self.watched(
-            chat.post(self._client, self._url + path, data, method=method, seconds=START_SECONDS)
-        )
-        if reply.status not in (200, 202, 204):
+        asked = chat.post(self._client, self._url + path, data, self._headers, method=method, seconds=START_SECONDS)
+        reply = await self._watched(asked)
+        if reply.status not in (200, 202):
             said = reply.body[: chat.MESSAGE_LENGTH].decode("utf-8", "replace")
-            raise Failed(f"http-{reply.status}", f"{method} {path.partition('/0')[0]}: {said}", reply.status)
-        return chat.json_of(dataclasses.replace(reply, status=200)) if reply.body else {}
+            raise Failed(f"http-{reply.status}", f"{method} {path}: {said}", reply.status)
+        return chat.json_of(dataclasses.replace(reply, status=200))
 
-    async def watched(self, asked: Any) -> Any:
+    async def ask(self, route: str, body: bytes) -> chat.Reply:
+        """Return what a route answers. Raises Failed, GatewayError."""
+        return await self._watched(
+            chat.post(self._client, self._url + route, body, self._headers, seconds=self.seconds)
+        )
+
+    async def converse(self, body: bytes, headers: Mapping[str, str], *, streamed: bool) -> Answer:
+        """Return the answer to a chat. Raises Refused, Failed, GatewayError."""
+        send = chat.stream if streamed else chat.complete
+        return await self._watched(
+            send(self._client, self._url, body, {**self._headers, **headers}, seconds=self.seconds)
+        )
+
+    async def _watched(self, asked: Awaitable[T]) -> T:
         """Return what comes of a request.
 
         Raises:
@@ -342,10 +373,10 @@ class Smg:
             return await asked
         except Failed as failed:
             if failed.code in LOST and self._process is not None:
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(ENDING)
                 if self._process.ended:
                     raise GatewayError(
-                        f"the gateway smg {self.version} ended: {self._process.last_words()}",
+                        f"the gateway smg {self.version} ended: {self._process.last_words() or 'without a word'}",
                         next_step="Run again; what was observed before is kept.",
                     ) from None
             raise
@@ -353,10 +384,6 @@ class Smg:
     def key(self) -> str:
         """Return an id for a request that none before it had."""
         return f"b{next(self._keys)}"
-
-    @property
-    def client(self) -> aiohttp.ClientSession:
-        return self._client
 
 
 class SmgAdapter:
@@ -434,9 +461,7 @@ class SmgAdapter:
         return text
 
     async def _ask(self, route: str, body: Mapping[str, Any]) -> Any:
-        gateway = self._gateway
-        data = json.dumps({"model": self._served.model, **body}).encode()
-        reply = await gateway.watched(chat.post(gateway.client, gateway.url + route, data))
+        reply = await self._gateway.ask(route, json.dumps({"model": self._served.model, **body}).encode())
         try:
             return chat.json_of(reply)
         except Refused as refused:
@@ -465,10 +490,9 @@ class SmgAdapter:
         gateway, key = self._gateway, self._gateway.key()
         options = {"stream": True, "stream_options": {"include_usage": True}} if streamed else {"stream": False}
         body = chat.body_of(request, {"model": self._served.model, "rid": key, **options, **(extra or {})})
-        ask = chat.stream if streamed else chat.complete
         gateway.engine.expect(key, chunks, finish_reason, matched)
         try:
-            answer = await gateway.watched(ask(gateway.client, gateway.url, body, headers))
+            answer = await gateway.converse(body, headers, streamed=streamed)
         finally:
             captures = gateway.engine.take(key)
         if not captures:
