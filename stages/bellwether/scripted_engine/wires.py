@@ -89,9 +89,11 @@ def answers(wire: Wire, script: Script, request_id: str, prompt_tokens: int, str
 
 def asked(request: Any) -> Asked:
     """Return what a Generate request says, by the fields of a capture."""
-    said = MessageToDict(request, preserving_proto_field_name=True)
-    for name in ("request_id", "tokenized", "text", "sampling_params", "stream"):
-        said.pop(name, None)
+    rest = type(request)()
+    for field, value in request.ListFields():  # the prompt's ids one by one would take most of the time
+        if field.name not in ("request_id", "tokenized", "text", "sampling_params", "stream"):
+            _set(rest, field, value)
+    said = MessageToDict(rest, preserving_proto_field_name=True)
     sampling = MessageToDict(
         request.sampling_params, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
     )
@@ -108,6 +110,13 @@ def asked(request: Any) -> Asked:
         "other": said,
         "body": None,
     }
+
+
+def _set(message: Any, field: Any, value: Any) -> None:
+    if field.is_repeated or field.message_type is not None:
+        getattr(message, field.name).MergeFrom(value)
+    else:
+        setattr(message, field.name, value)
 
 
 def server(engine: ScriptedEngine, wire: Wire, checkpoint: Checkpoint) -> Server:
