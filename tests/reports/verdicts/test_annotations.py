@@ -52,6 +52,13 @@ def test_at_most_ten_of_a_level_and_the_rest_is_counted() -> None:
     assert lines[-1].endswith("::Left out: 2 more errors and 1 more warning. The report holds all of them.")
 
 
+def test_words_of_a_list_stay_in_their_line() -> None:
+    """A reason is a person's, and may hold what ends a line."""
+    with verdicts(row()) as rows:
+        lines = annotations(summed(rows, lists=[Listed("stale-waiver", "a\rb", "one\r\n::two 100%", "fail")]))
+    assert lines == ["::error title=stale-waiver%3A a%0Db::one%0D%0A::two 100%25"]
+
+
 def test_one_of_each_kind_comes_before_more_of_a_kind() -> None:
     """Many checkpoints with one fault do not push another fault out of the ten."""
     same = [row("regression", fingerprint=f"f{n}", checkpoint=f"c{n}") for n in range(12)]

@@ -149,6 +149,15 @@ def test_controls_are_spelled() -> None:
     assert "gateway: 200 <\\u001b[31m&\\r\\n]]>" in error.text
 
 
+def test_controls_in_a_list_are_spelled() -> None:
+    """Entries and reasons are a person's."""
+    with verdicts(row()) as rows:
+        (test,) = read(rows, lists=[Listed("stale-waiver", "a\x1b", "b\x00", "fail")]).iterfind(
+            "testsuite[@name='lists']/*"
+        )
+    assert (test.get("name"), test.find("failure").get("message")) == ("a\\u001b", "b\\u0000")
+
+
 def test_examples_do_not_change_the_document() -> None:
     """Tests are rows; the windows are in the other reports."""
     with verdicts(row("regression", fingerprint="f")) as rows:

@@ -79,6 +79,16 @@ def test_fingerprints_are_of_the_finding_and_the_case_alone() -> None:
     assert alone["partialFingerprints"] in [result["partialFingerprints"] for result in others]
 
 
+def test_two_findings_on_one_case_are_two() -> None:
+    """They are closed one by one."""
+    parse = {"kind": "parse", "case_id": "parse/common/a", "what": "message", "field": "content"}
+    with verdicts(
+        row("regression", **parse, first_layer="parse"),
+        row("regression", **parse, first_layer="streaming", mode="stream", plan="whole"),
+    ) as rows:
+        assert [result["ruleId"] for result in read(rows)["results"]] == ["parse/message", "streaming/message"]
+
+
 def test_cases_of_a_finding_are_capped_and_counted() -> None:
     """The totals stay; a notification says what was left out."""
     with verdicts(*(row("regression", fingerprint="f", case_id=f"render/s/c{n:03}") for n in range(23))) as rows:
