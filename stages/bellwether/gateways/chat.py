@@ -34,7 +34,6 @@ REFUSALS = (400, 422)
 """Statuses by which a server says that the request is at fault; all others say nothing of it."""
 PARSER = "x-smg-parser"
 DONE = b"[DONE]"
-BOUNDARY = re.compile(rb"\r?\n\r?\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,10 +201,13 @@ def events(body: bytes) -> Iterator[bytes]:
     Raises:
         ValueError: the stream ends inside an event, or holds something else.
     """
-    blocks = BOUNDARY.split(body)
+    blocks = (body.replace(b"\r\n", b"\n") if b"\r" in body else body).split(b"\n\n")
     if blocks.pop().strip():
         raise ValueError("the stream ends inside an event")
     for block in blocks:
+        if block.startswith(b"data: ") and b"\n" not in block:  # nearly all
+            yield block[6:]
+            continue
         lines = block.splitlines()
         for line in lines:
             if not line.startswith((b"data:", b":", b"event:", b"id:", b"retry:")):
@@ -241,23 +243,24 @@ class _Stream:
             error = value["error"]
             message = error.get("message") if isinstance(error, dict) else error
             raise Failed("stream-error", str(message)[:MESSAGE_LENGTH], 200)
-        self.usage = _usage(value) or self.usage
+        if value.get("usage") is not None:
+            self.usage = _usage(value)
         for choice in value["choices"]:
             if choice.get("index", 0) == 0:
                 self._choice(choice)
 
     def _choice(self, choice: dict[str, Any]) -> None:
         delta = choice["delta"]
-        content, reasoning = _text(delta, "content"), _reasoning(delta)
-        calls = delta.get("tool_calls") or []
-        if content:
-            self.content.append(content)
-        if reasoning:
-            self.reasoning.append(reasoning)
-        self.texts += bool(content or reasoning)
-        for part in calls:
-            self._part(part)
-        self.late |= bool(self.terminals and (content or reasoning or calls))
+        content, reasoning, calls = _text(delta, "content"), _reasoning(delta), delta.get("tool_calls")
+        if content or reasoning or calls:
+            self.late |= self.terminals > 0
+            if content:
+                self.content.append(content)
+            if reasoning:
+                self.reasoning.append(reasoning)
+            self.texts += bool(content or reasoning)
+            for part in calls or ():
+                self._part(part)
         if (reason := _text(choice, "finish_reason")) is not None:
             self.terminals += 1
             self.finish_reason = reason
@@ -292,7 +295,7 @@ class _Stream:
 
 def _text(value: dict[str, Any], name: str) -> str | None:
     text = value.get(name)
-    if text is not None and not isinstance(text, str):
+    if text is not None and type(text) is not str:
         raise TypeError(f"{name} is no text")
     return text
 

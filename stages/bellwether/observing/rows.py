@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -76,14 +77,22 @@ def _message(replay: Replay, answer: Answer) -> Row:
     seen = answer.prompt_ids is not None
     return {
         **{"content": texts[0], "reasoning_content": texts[1], "tool_calls": answer.tool_calls},
-        "message_sha256": message_sha256(*texts, answer.tool_calls),
-        "message_value_sha256": message_value_sha256(*texts, answer.tool_calls),
-        "message_bare_sha256": message_bare_sha256(*texts, answer.tool_calls),
+        **_digests(*texts, tuple((call["name"], call["arguments"]) for call in answer.tool_calls)),
         **{"finish_reason": answer.finish_reason, "parser_used": answer.parser},
         **{"usage_prompt_tokens": usage[0], "usage_completion_tokens": usage[1]},
         "prompt_tokens": len(answer.prompt_ids) if seen else None,
         "completion_tokens": sum(map(len, spoken(replay.output))) if seen else None,
         **{"framing": answer.framing, "in_pieces": answer.in_pieces},
+    }
+
+
+@functools.lru_cache(maxsize=64)  # most plans of an output come to one message
+def _digests(content: str | None, reasoning: str | None, calls: tuple[tuple[str | None, str], ...]) -> Row:
+    message = content, reasoning, [{"name": name, "arguments": arguments} for name, arguments in calls]
+    return {
+        "message_sha256": message_sha256(*message),
+        "message_value_sha256": message_value_sha256(*message),
+        "message_bare_sha256": message_bare_sha256(*message),
     }
 
 
