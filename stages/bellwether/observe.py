@@ -125,7 +125,7 @@ async def _observe(run: Run, gateway: Gateway, task: Task, progress: Progress) -
     parts = Parts(task.path, task.key)
     head = {"checkpoint": manifest.slug, "target": target.name, "target_version": gateway.version}
     passing = {str(task.served.folder): "<model>"}
-    localiser = Localiser(run.root, manifest, task.served.folder)
+    localiser = Localiser(run.root, manifest, task.served)
     async with AsyncExitStack() as stack:
         try:
             adapter = await stack.enter_async_context(gateway.open(task.served))

@@ -1,8 +1,8 @@
 """What tells the layers of two prompts apart, for the rows whose ids differ from the reference's.
 
-Ids say that two prompts differ, and not where: the same decoder reads both, and the special ids are taken out of both.
-Texts that come out equal leave the tokenizer; equal ids without the special ones leave the special tokens. The digests
-are compared in SQL.
+Ids say that two prompts differ, and not where: the same decoder reads both, and both lose what a tokenizer adds of its
+own, the special ids they begin with and the ids of an end they end with. Texts that come out equal leave the tokenizer;
+equal ids without that leave the special tokens. The digests are compared in SQL.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 
 from bellwether.corpora.store import sql_path, sql_text
 from bellwether.digests import ids_sha256, text_sha256
+from bellwether.gateways.answer import Served
 from bellwether.layout import reference_table
 from bellwether.params import Manifest
 
@@ -29,7 +30,7 @@ class Localiser:
 
     root: Path
     manifest: Manifest
-    folder: Path
+    served: Served
     _decoder: Decoder | None = field(default=None, init=False)
 
     def add(self, rows: Sequence[Row]) -> Iterator[Row]:
@@ -43,7 +44,7 @@ class Localiser:
                 yield row | {"prompt_text": None}
 
     def _apart(self, row: Row, baseline: list[int]) -> Row:
-        self._decoder = self._decoder or decoder_of(self.folder)
+        self._decoder = self._decoder or decoder_of(self.served.folder, self.served.eos_ids)
         decoder, ids = self._decoder, row["prompt_ids"]
         if decoder is None:
             return {}
@@ -82,19 +83,30 @@ class Decoder:
 
     tokenizer: Tokenizer
     special: frozenset[int]
+    ends: frozenset[int]
+    """Ids on which generation ends."""
 
     def text(self, ids: list[int]) -> str:
         return self.tokenizer.decode(ids, skip_special_tokens=False)
 
     def bare(self, ids: list[int]) -> list[int]:
-        return [one for one in ids if one not in self.special]
+        """Return the ids without the special ones they begin with, and the ends they end with."""
+        begin, end = 0, len(ids)
+        while begin < end and ids[begin] in self.special:
+            begin += 1
+        while begin < end and ids[end - 1] in self.ends:
+            end -= 1
+        return ids[begin:end]
 
 
-def decoder_of(folder: Path) -> Decoder | None:
-    """Return the decoder of a snapshot; None when it has no tokenizer.json, and texts stay unknown."""
+def decoder_of(folder: Path, ends: Iterable[int]) -> Decoder | None:
+    """Return the decoder of a snapshot, `ends` being the ids on which generation ends.
+
+    None when it has no tokenizer.json, and texts stay unknown.
+    """
     path = folder / "tokenizer.json"
     if not path.is_file():
         return None
     tokenizer = Tokenizer.from_file(str(path))
     special = (number for number, token in tokenizer.get_added_tokens_decoder().items() if token.special)
-    return Decoder(tokenizer, frozenset(special))
+    return Decoder(tokenizer, frozenset(special), frozenset(ends))

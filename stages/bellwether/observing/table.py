@@ -35,8 +35,10 @@ OBSERVATION = pa.schema(
         _field("prompt_text", TEXT, "render: the text of prompt_ids, where they differ from the reference's"),
         *_as_witness("prompt_text_sha256"),
         _field("baseline_text_sha256", DIGEST, "what the decoder that gave prompt_text makes of the reference's ids"),
-        _field("bare_sha256", DIGEST, "prompt_ids without special ids, where they differ from the reference's"),
-        _field("baseline_bare_sha256", DIGEST, "the reference's ids without special ids"),
+        _field(
+            "bare_sha256", DIGEST, "prompt_ids without what a tokenizer adds, where they differ from the reference's"
+        ),
+        _field("baseline_bare_sha256", DIGEST, "the reference's ids without that"),
         _field("output_text", TEXT, "detokenize; parse, full: the text the gateway's decoder makes of the ids"),
         *_as_witness("output_text_sha256", "output_ids", "output_sha256", "content", "reasoning_content", "tool_calls"),
         *_as_witness("message_sha256", "message_value_sha256", "message_bare_sha256"),
