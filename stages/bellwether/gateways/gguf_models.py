@@ -81,6 +81,12 @@ class Vocabulary:
     add_bos: bool
     add_eos: bool
 
+    @property
+    def control_tokens(self) -> list[str]:
+        """Return the texts of the tokens that the server leaves out of what it generates, the longest first."""
+        found = [text for text, kind in zip(self.tokens, self.types, strict=True) if kind == CONTROL]
+        return sorted(found, key=len, reverse=True)
+
 
 @dataclass(frozen=True, slots=True)
 class Model:

@@ -8,6 +8,10 @@ So an output is asked for, not put in. Where a request has tools, the server's g
 was to say; each answer therefore comes with the ids it was made of, and is believed only when they are the output's.
 A stream does not show them: it is believed after the same output was said as a whole, when it says as many.
 
+Its parser may not read an output at all, and then the chat route answers 500, or an error as the last event, where a
+client waits for a message. That is the server's own word on the output, and evidence when the server shows that it had
+made the output's text before: `output-not-read`. Every other 500 is a failed measurement.
+
 Prompts: the route that renders gives the text, from which the server takes a BOS that its tokenizer will add; tokenized
 with special tokens added, that is what its chat route feeds the model, two BOS or one.
 """
@@ -18,6 +22,7 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import re
 import tempfile
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -45,6 +50,10 @@ COUNT = "/v1/chat/completions/input_tokens"
 SOCKET_LENGTH = 100
 """Longest path of a Unix socket, with something to spare."""
 LOST = ("unreachable", "closed-early", "no-answer")
+UNREAD = "The model produced output that does not match"
+"""How a message begins by which the server says that its parser does not read an output."""
+SHOWN = {"LLAMA_SERVER_SLOTS_DEBUG": "1"}
+"""Makes /slots show the text that was generated last."""
 FOLLOWED = 256
 """Outputs that are remembered as said."""
 PROBE = (
@@ -81,9 +90,9 @@ class LlamaCpp:
 
     async def __aenter__(self) -> Self:
         self._environment: Environment = await asyncio.to_thread(environment, f"{PACKAGE}-{self.version}", self._say)
-        self._variables: dict[str, str] = {}
+        self._variables = dict(SHOWN)
         if self._clock is not None:
-            self._variables = await asyncio.to_thread(clock_variables, self._clock, self._say)
+            self._variables |= await asyncio.to_thread(clock_variables, self._clock, self._say)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -153,7 +162,9 @@ class LlamaCppAdapter:
         self._client = client
         self._process = process
         self._speaking = asyncio.Lock()
-        self._followed: OrderedDict[bytes, str] = OrderedDict()
+        self._followed: OrderedDict[bytes, str | None] = OrderedDict()
+        """Outputs that were said as a whole → their text; None where the parser did not read it."""
+        self._control = re.compile("|".join(map(re.escape, model.vocabulary.control_tokens)) or r"(?!)")
 
     async def healthy(self) -> bool:
         """Return whether the model is loaded."""
@@ -183,12 +194,13 @@ class LlamaCppAdapter:
         key = hashlib.sha256(orjson.dumps([request, ids])).digest()
         async with self._speaking:
             await self._script(request, ids)
-            if not streamed or key not in self._followed:
-                answer = await self._whole(chat.body_of(request, {**options, "stream": False}), ids, key)
-            if streamed:
-                options |= {"stream": True, "stream_options": {"include_usage": True}}
-                answer = await self._stream(chat.body_of(request, options), ids, key)
-        return answer
+            if not streamed:
+                return await self._whole(chat.body_of(request, {**options, "stream": False}), ids, key)
+            if key not in self._followed:
+                with contextlib.suppress(Refused):  # the stream may be another matter
+                    await self._whole(chat.body_of(request, {**options, "stream": False}), ids, key)
+            options |= {"stream": True, "stream_options": {"include_usage": True}}
+            return await self._stream(chat.body_of(request, options), ids, key)
 
     async def tokenize(self, text: str) -> list[int]:
         """As `Adapter.tokenize`."""
@@ -216,35 +228,68 @@ class LlamaCppAdapter:
             raise Failed("too-long", str(error)) from None
 
     async def _whole(self, body: bytes, ids: list[int], key: bytes) -> Answer:
+        """Return the message of an output that is said as a whole."""
         reply = await self._post(chat.ROUTE, body)
-        value = _value(reply)
+        try:
+            value = _value(reply)
+        except Failed as failed:
+            if failed.message.startswith(UNREAD):
+                await self._require_generated(ids)
+                self._remember(key, None)
+                raise Refused("output-not-read", failed.message, reply.status) from None
+            raise
         said = _member(_member(value, "__verbose", dict), "tokens", list)
         if said != ids:
             place = next((place for place, pair in enumerate(zip(said, ids, strict=False)) if pair[0] != pair[1]), None)
             where = f"another id at {place}" if place is not None else f"{len(said)} ids of {len(ids)}"
             raise Failed("script-not-followed", f"{where}: the server did not let the model say it", 200)
-        self._followed[key] = _member(value["__verbose"], "content", str)
-        if len(self._followed) > FOLLOWED:
-            self._followed.popitem(last=False)
+        self._remember(key, _member(value["__verbose"], "content", str))
         return chat.message_of(value, reply.headers)
 
     async def _stream(self, body: bytes, ids: list[int], key: bytes) -> Answer:
-        """Return the message of a stream whose output was said as a whole before."""
+        """Return the message of a stream whose output was said as a whole before.
+
+        Raises:
+            Failed: `script-not-followed` too where it was not.
+        """
+        if key not in self._followed:
+            raise Failed("script-not-followed", "as a whole it could not be said", 200)
         reply = await self._post(chat.ROUTE, body)
-        if reply.status != 200:
-            _value(reply)
-        answer = chat.joined(reply.body, reply.headers)
+        try:
+            if reply.status != 200:
+                _value(reply)
+            answer = chat.joined(reply.body, reply.headers)
+        except Failed as failed:
+            if failed.message.startswith(UNREAD):
+                await self._require_generated(ids)
+                raise Refused("output-not-read", failed.message, reply.status) from None
+            raise
         texts = [event["__verbose"].get("content") for event in _events(reply.body) if "__verbose" in event]
         if texts not in ([], [""], [self._followed[key]]) or (answer.usage and answer.usage[1] != len(ids)):
             raise Failed("script-not-followed", "the stream is of another output", 200)
         return answer
+
+    def _remember(self, key: bytes, text: str | None) -> None:
+        self._followed[key] = text
+        if len(self._followed) > FOLLOWED:
+            self._followed.popitem(last=False)
+
+    async def _require_generated(self, ids: list[int]) -> None:
+        """Raise Failed when the text the server generated last is not that of `ids`; control tokens may be left out."""
+        slots = _value(await self._post("/slots", b"", method="GET"))
+        generated = _member(slots[0] if isinstance(slots, list) and slots else None, "generated", str)
+        if self._plain(generated) != self._plain(await self.detokenize(ids)):
+            raise Failed("script-not-followed", "another text: the server did not let the model say it", 500)
+
+    def _plain(self, text: str) -> str:
+        return self._control.sub("", text)
 
     # ── requests ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _ask(self, route: str, body: bytes) -> Any:
         return _value(await self._post(route, body))
 
-    async def _post(self, route: str, body: bytes) -> chat.Reply:
+    async def _post(self, route: str, body: bytes, *, method: str = "POST") -> chat.Reply:
         """Return what a route answers.
 
         Raises:
@@ -252,7 +297,7 @@ class LlamaCppAdapter:
             GatewayError: the server has ended.
         """
         try:
-            return await chat.post(self._client, HOST + route, body)
+            return await chat.post(self._client, HOST + route, body, method=method)
         except Failed as failed:
             if failed.code in LOST:
                 await asyncio.sleep(0.1)
