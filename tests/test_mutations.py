@@ -1,0 +1,376 @@
+"""Proof by mutation: a verification of a gateway that is right finds nothing, and each fault is found in its layer.
+
+All of it is the real path: `verify.main`, an adapter, the scripted engine, a gateway that listens, tables and queries.
+What has to be found is written down by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from bellwether import record, verify
+from bellwether.chunk_plans import chunk_plans
+from bellwether.cli import cli
+from bellwether.gateways import behind
+from bellwether.gateways.chat import FRAMING
+from bellwether.gateways.openai import OpenAi
+from bellwether.gateways.process import free_ports
+from bellwether.gateways.smg import Smg
+from bellwether.gateways.targets import Reach, live_target
+from bellwether.observing.replays import Selection
+from bellwether.params import read_manifest
+from bellwether.reports.database import connect
+from bellwether.reports.verdicts.rules import LAYERS
+from bellwether.verify import Wanted
+from faulty_gateway import FAULTS, RIGHT, FaultyGateway
+from support import ROOT, load_checkpoint, miniature
+
+pytestmark = pytest.mark.xdist_group("mutations")  # one miniature for all tests of this file
+
+QWEN, LLAMA = "qwen3-8b", "llama-3.1-8b-instruct"
+PLANS = ("whole", "per_token", "size-5")
+AT_ONCE = frozenset({"full"})
+STREAMS = frozenset(PLANS)
+EVERYWHERE = AT_ONCE | STREAMS
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory) -> Path:
+    """Two checkpoints and their references; one has a BOS. There are no answers of engines: truths are provisional."""
+    root = miniature(tmp_path_factory.mktemp("mutations"), [QWEN, LLAMA])
+    shutil.copytree(ROOT / "queries", root / "queries", ignore=shutil.ignore_patterns("reports", "known", "*.toml"))
+    for slug in (QWEN, LLAMA):
+        record.main(root, slug, jobs=1)
+    return root
+
+
+@pytest.fixture(scope="module")
+def gateway(checkout: Path) -> Iterator[FaultyGateway]:
+    served = {read_manifest(checkout, slug).model: load_checkpoint(slug) for slug in (QWEN, LLAMA)}
+    with FaultyGateway(served).running() as running:
+        yield running
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A case of which something is wrong."""
+
+    case_id: str
+    layer: str | None
+    what: str | None
+    field: str | None = None
+    where: frozenset[str] = AT_ONCE
+    """`full`, and chunk plans; by all others it matches."""
+    verdict: str = "regression"
+    reason: str | None = None
+
+
+@dataclass
+class Verified:
+    """What came of a verification."""
+
+    exit_status: int
+    document: dict[str, Any]
+    said: str = ""
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return self.document["replays"]
+
+    @property
+    def wrong(self) -> set[Wrong]:
+        """What is no match."""
+        where: dict[tuple, set[str]] = {}
+        for row in self.rows:
+            if row["verdict"] != "match":
+                names = ("case_id", "first_layer", "what", "field", "verdict", "reason")
+                where.setdefault(tuple(row[name] for name in names), set()).add(row["plan"] or row["mode"])
+        return {
+            Wrong(case_id, layer, what, part, frozenset(modes), verdict, reason)
+            for (case_id, layer, what, part, verdict, reason), modes in where.items()
+        }
+
+
+@dataclass
+class Runs:
+    """Verifications of the gateway, each with tables of its own."""
+
+    checkout: Path
+    gateway: FaultyGateway
+    folder: Path
+
+    def verify(self, cases: Iterable[str], fault: str | None = None, slug: str = QWEN, **chosen: Any) -> Verified:
+        """Verify cases as the command does, by all plans or `plans`."""
+        kind = chosen.pop("kind", "smg")
+        selection = Selection(cases=tuple(cases), **chosen)
+        wanted = Wanted((slug,), selection=selection, store=self.folder / "tables", json=self.folder / "verdict.json")
+        reach = Reach(self.gateway.url, {}, engine_port=self._port(kind))
+        with self.gateway.wrong(FAULTS[fault] if fault else RIGHT):
+            summary = verify.main(self.checkout, live_target(kind, kind, reach), wanted)
+        return Verified(summary.exit_status, json.loads(wanted.json.read_text("utf-8")))
+
+    def command(self, cases: Iterable[str], fault: str | None = None, *, kind: str = "smg", url: str = "") -> Verified:
+        """Run `bellwether verify` on cases, by PLANS."""
+        document = self.folder / "verdict.json"
+        options = {"--target": kind, "--url": url or self.gateway.url, "--slug": QWEN, "--root": self.checkout}
+        options |= {"--engine-port": self._port(kind), "--store": self.folder / "tables", "--json": document}
+        listed = [*options.items(), *(("--case", case) for case in cases), *(("--plan", plan) for plan in PLANS)]
+        with self.gateway.wrong(FAULTS[fault] if fault else RIGHT):
+            result = CliRunner().invoke(cli, ["verify", *(str(word) for pair in listed for word in pair)])
+        assert isinstance(result.exception, SystemExit | None), result.exception
+        assert "Traceback" not in result.output
+        said = json.loads(document.read_text("utf-8")) if document.is_file() else {}
+        return Verified(result.exit_code, said, result.output)
+
+    def _port(self, kind: str) -> int:
+        [port] = free_ports(1)
+        self.gateway.upstream = f"127.0.0.1:{port}" if kind == "openai" else None
+        return port
+
+
+@pytest.fixture
+def runs(checkout: Path, gateway: FaultyGateway, tmp_path: Path) -> Runs:
+    return Runs(checkout, gateway, tmp_path)
+
+
+# ── without a fault ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+CLEAN = {
+    **dict.fromkeys(("render/common/text-multi-turn", "render/common/tools-declared-user-asks"), 1),
+    **dict.fromkeys(("render/common/thinking-kwarg-off", "render/templates/content-text-parts-system"), 1),
+    **dict.fromkeys(("tokenize/common/plain-sentence", "tokenize/common/special-token-strings"), 1),
+    **dict.fromkeys(("detokenize/common/emoji-family", "detokenize/common/special-token-markers"), 1),
+    "parse/common/content-thinking-off": 6,
+    "parse/common/reasoning-then-content": 36,
+    "parse/common/reasoning-only": 20,
+    "parse/common/call-with-content": 29,
+    "parse/common/calls-parallel-two": 44,
+    "parse/common/call-unicode-arguments": 61,
+    "parse/disagreements/call-after-white-space": 30,
+    "parse/reported-bugs/hermes-close-tag-in-string": 26,
+    "parse/reported-bugs/qwenxml-schema-coercion": 32,
+    "parse/reported-bugs/skip-special-strips-marker": 18,
+}
+"""Case → ids of its output, as Qwen3's own code writes it; 1 for what is not streamed."""
+
+
+@pytest.mark.parametrize("kind", ["smg", "openai"])
+def test_a_gateway_that_is_right_matches_by_every_chunk_plan(runs: Runs, kind: str) -> None:
+    """Nothing is wrong, nothing respelled, and nothing left out: one replay at once, and one per plan."""
+    seen = [case for case in CLEAN if kind == "smg" or case.startswith(("render/", "parse/"))]
+    verified = runs.verify(seen, kind=kind)
+    assert verified.wrong == set()
+    assert (verified.exit_status, verified.document["counts"]["respelled"]) == (0, 0)
+    plans = {case: {None, *chunk_plans(CLEAN[case])} if case.startswith("parse/") else {None} for case in seen}
+    replayed = sorted((case, plan or "") for case, of in plans.items() for plan in of)
+    assert sorted((row["case_id"], row["plan"] or "") for row in verified.rows) == replayed
+
+
+# ── each fault in its layer ──────────────────────────────────────────────────────────────────────────────────────────
+
+PLAIN, TURNS = "render/common/text-user-only", "render/common/text-multi-turn"
+TOOLS, REFUSED = "render/common/tools-declared-user-asks", "render/templates/content-text-parts-system"
+SHORT = "parse/common/content-thinking-off"
+"""`An apple floats in water.`, six ids."""
+THOUGHT = "parse/common/reasoning-then-content"
+"""`The digits of 57 add up to 12, so 3 divides it.`, then `No, 57 is 3 times 19.`"""
+SAID_AND_CALLED = "parse/common/call-with-content"
+TWO_CALLS = "parse/common/calls-parallel-two"
+ACCENTS = "parse/common/call-unicode-arguments"
+NUMBER = "parse/reported-bugs/qwenxml-schema-coercion"
+"""`{"zip": "02134", "n": 5}`"""
+EMPTY_CALL = "parse/reported-bugs/skip-special-strips-marker"
+
+MUTATIONS = {
+    "drops-the-bos": [Wrong(PLAIN, "special_tokens", "prompt-ids")],
+    "doubles-the-bos": [Wrong(PLAIN, "special_tokens", "prompt-ids")],
+    "drops-a-special-token": [Wrong(TURNS, "special_tokens", "prompt-ids")],
+    "splits-a-word": [
+        Wrong(PLAIN, "tokens", "prompt-ids"),
+        Wrong("tokenize/common/plain-sentence", "tokens", "ids"),
+    ],
+    "swaps-tool-keys": [Wrong(TOOLS, "template", "prompt-ids")],
+    "drops-the-tools": [Wrong(TOOLS, "template", "prompt-ids")],
+    "drops-the-generation-prompt": [Wrong(PLAIN, "template", "prompt-ids")],
+    "turns-thinking-off": [Wrong(PLAIN, "template", "prompt-ids")],
+    "trims-a-newline": [Wrong(PLAIN, "template", "prompt-ids")],
+    "accepts-what-the-template-refuses": [Wrong(REFUSED, "template", "accepted")],
+    "eats-a-character": [
+        Wrong("detokenize/common/character-across-ids", "detokenize", "text"),
+        Wrong(THOUGHT, "detokenize", "message", "content", EVERYWHERE),
+    ],
+    "skips-markers": [
+        Wrong("detokenize/common/special-token-markers", "detokenize", "text"),
+        Wrong(EMPTY_CALL, "detokenize", "message", "content", EVERYWHERE),
+    ],
+    "loses-the-second-call": [Wrong(TWO_CALLS, "parse", "message", "tool_calls", EVERYWHERE)],
+    "leaks-a-marker": [Wrong(SAID_AND_CALLED, "parse", "message", "content", EVERYWHERE)],
+    "gives-reasoning-as-content": [Wrong(THOUGHT, "parse", "message", "content", EVERYWHERE)],
+    "adds-a-newline": [Wrong(SHORT, "parse", "message", "whitespace", EVERYWHERE)],
+    "spells-numbers-as-text": [Wrong(NUMBER, "parse", "message", "tool_calls", EVERYWHERE)],
+    "says-stop-for-calls": [Wrong(EMPTY_CALL, "parse", "finish-reason", None, EVERYWHERE)],
+    "merges-deltas": [Wrong(SHORT, "streaming", "buffered", None, frozenset({"per_token"}))],
+    "swaps-two-deltas": [Wrong(SHORT, "streaming", "message", "content", frozenset({"per_token", "size-5"}))],
+    "loses-a-call-of-two-in-a-chunk": [Wrong(TWO_CALLS, "streaming", "message", "tool_calls", frozenset({"whole"}))],
+    "loses-the-last-chunk": [Wrong(SHORT, "streaming", "message", "content", frozenset({"whole", "size-5"}))],
+    "splits-characters": [Wrong(ACCENTS, "streaming", "message", "tool_calls", frozenset({"per_token", "size-5"}))],
+    "streams-stop-for-calls": [Wrong(EMPTY_CALL, "streaming", "finish-reason", None, STREAMS)],
+    "cuts-streams-off": [Wrong(SHORT, "streaming", "framing", "no-terminal", STREAMS)],
+    "leaves-done-out": [Wrong(SHORT, "streaming", "framing", "no-done", STREAMS)],
+    "goes-on-after-done": [Wrong(SHORT, "streaming", "framing", "after-done", STREAMS)],
+    "ends-twice": [Wrong(SHORT, "streaming", "framing", "two-terminals", STREAMS)],
+    "writes-after-the-end": [Wrong(SHORT, "streaming", "framing", "after-terminal", STREAMS)],
+    "counts-prompt-tokens-wrong": [Wrong(SHORT, "api", "usage", "prompt", EVERYWHERE)],
+    "counts-completion-tokens-wrong": [Wrong(SHORT, "api", "usage", "completion", EVERYWHERE)],
+    "refuses-tools": [
+        Wrong(TOOLS, "template", "rejected", None, AT_ONCE, "rejected", "no_tools"),
+        Wrong(SAID_AND_CALLED, "api", "rejected", None, EVERYWHERE, "rejected", "no_tools"),
+    ],
+}
+"""Fault → what it does to which cases."""
+
+SPARED = {
+    "drops-a-special-token": [],
+    "splits-a-word": ["tokenize/common/whitespace-spaces-only"],
+    "swaps-tool-keys": [PLAIN],
+    "drops-the-tools": [PLAIN],
+    "drops-the-generation-prompt": ["render/common/no-generation-prompt"],
+    "turns-thinking-off": ["render/common/thinking-kwarg-off"],
+    "accepts-what-the-template-refuses": [PLAIN],
+    "eats-a-character": ["detokenize/common/single-emoji", SHORT],
+    "skips-markers": ["detokenize/common/plain-sentence", SHORT],
+    "loses-the-second-call": [SAID_AND_CALLED],
+    "leaks-a-marker": [SHORT],
+    "gives-reasoning-as-content": [SHORT],
+    "says-stop-for-calls": [SHORT],
+    "loses-a-call-of-two-in-a-chunk": [SAID_AND_CALLED],
+    "splits-characters": [EMPTY_CALL],
+    "streams-stop-for-calls": [SHORT],
+    "refuses-tools": [PLAIN],
+}
+"""Fault → cases it does nothing to, which are asked as well."""
+
+WITH_BOS = ("drops-the-bos", "doubles-the-bos")
+
+
+@pytest.mark.parametrize("fault", MUTATIONS)
+def test_a_fault_is_found_in_its_layer(runs: Runs, fault: str) -> None:
+    """And nowhere else: what it does nothing to matches. It is one finding per kind, with a page of the playbook."""
+    wrong = MUTATIONS[fault]
+    asked = [*(one.case_id for one in wrong), *SPARED.get(fault, ())]
+    verified = runs.verify(asked, fault, LLAMA if fault in WITH_BOS else QWEN, plans=PLANS)
+    assert verified.wrong == set(wrong)
+    assert verified.exit_status == 1
+    assert {row["case_id"] for row in verified.rows} == set(asked)
+    findings = {(one["layer"], one["what"], one["field"], one["verdict"]) for one in verified.document["findings"]}
+    assert findings == {(one.layer, one.what, one.field, one.verdict) for one in wrong}
+    assert all(one["playbook"]["means"] and one["examples"] for one in verified.document["findings"])
+
+
+TOLERATED = {
+    "spells-numbers-with-a-fraction": (NUMBER, 4),
+    "says-tool-use": (EMPTY_CALL, 0),
+    "asks-the-engine-twice": (SHORT, 0),
+}
+"""What is no fault: a number of the same value, another word of the same class, a request that is sent again. With a
+case, and how many of its replays are respelled."""
+
+
+@pytest.mark.parametrize("fault", TOLERATED)
+def test_what_means_the_same_passes(runs: Runs, fault: str) -> None:
+    """A number in another spelling is told."""
+    case, respelled = TOLERATED[fault]
+    verified = runs.verify([case], fault, plans=PLANS)
+    assert verified.wrong == set()
+    assert (verified.exit_status, verified.document["counts"]["respelled"]) == (0, respelled)
+    assert {row["plan"] or row["mode"] for row in verified.rows} == EVERYWHERE
+
+
+# ── no measurement is no verdict ─────────────────────────────────────────────────────────────────────────────────────
+
+BROKEN = {
+    "hangs": {"timeout": EVERYWHERE},
+    "closes-early": {"closed-early": EVERYWHERE},
+    "closes-at-once": {"no-answer": EVERYWHERE},
+    "fails": {"http-500": EVERYWHERE},
+    "redirects": {"redirect": EVERYWHERE},
+    "says-garbage": {"malformed-answer": AT_ONCE, "malformed-event": STREAMS},
+    "streams-garbage": {"malformed-event": STREAMS},
+    "streams-an-error": {"stream-error": STREAMS},
+    "asks-the-engine-twice-in-two-ways": {"captures-differ": EVERYWHERE},
+    "asks-no-engine": {"no_capture": EVERYWHERE},
+    "serves-another-model": {"not-registered": EVERYWHERE},
+}
+"""Fault → reason → answers without a verdict for it."""
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_gateway_gets_no_verdict(runs: Runs, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """Exit status 2 and the reason, and no traceback; a render and a parse alike."""
+    monkeypatch.setattr(Smg, "seconds", 1.0)
+    verified = runs.command([PLAIN, SHORT], fault)
+    expected = set()
+    for reason, where in BROKEN[fault].items():
+        verdict = "missing" if reason == "no_capture" else "measurement_failed"
+        expected.add(Wrong(SHORT, None, None, None, where, verdict, reason))
+        if where >= AT_ONCE:
+            expected.add(Wrong(PLAIN, None, None, None, AT_ONCE, verdict, reason))
+    assert verified.wrong == expected
+    assert verified.exit_status == 2
+    assert all(reason.replace("_", "-") in verified.said.replace("_", "-") for reason in BROKEN[fault])
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"), [("serves-another-model", "not-loaded"), ("asks-no-engine", "no_capture")]
+)
+def test_any_gateway_that_is_broken_gets_no_verdict(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, fault: str, reason: str
+) -> None:
+    """The same by the adapter of any gateway; it waits for a model to be listed, and for captures."""
+    monkeypatch.setattr(OpenAi.__init__, "__kwdefaults__", {"headers": None, "patience": 0.5})
+    monkeypatch.setattr(behind, "CAPTURE_SECONDS", 0.2)
+    verified = runs.command([SHORT], fault, kind="openai")
+    verdict = "missing" if reason == "no_capture" else "measurement_failed"
+    assert verified.wrong == {Wrong(SHORT, None, None, None, EVERYWHERE, verdict, reason)}
+    assert verified.exit_status == 2
+
+
+@pytest.mark.parametrize("kind", ["smg", "openai"])
+def test_a_gateway_that_is_not_there_gets_no_verdict(runs: Runs, kind: str) -> None:
+    [dead] = free_ports(1)
+    verified = runs.command([SHORT], kind=kind, url=f"http://127.0.0.1:{dead}")
+    assert verified.exit_status == 2
+    assert "unreachable" in verified.said
+
+
+# ── the proof is whole ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_every_fault_is_proved() -> None:
+    assert sorted(FAULTS) == sorted([*MUTATIONS, *TOLERATED, *BROKEN])
+    assert SPARED.keys() <= MUTATIONS.keys()
+
+
+def test_every_layer_a_verdict_can_name_is_proved(checkout: Path) -> None:
+    """Those of the queries; the rest of the causal order is not a gateway's."""
+    connection = connect(checkout).connection
+    named = {name for name in LAYERS if connection.execute("select layer_rank(?)", [name]).fetchone()[0]}
+    assert {one.layer for wrong in MUTATIONS.values() for one in wrong} == named
+    assert named == {"template", "special_tokens", "tokens", "detokenize", "parse", "streaming", "api"}
+
+
+def test_every_difference_and_every_rule_of_framing_is_proved() -> None:
+    """`pieces` are seen of witnesses alone."""
+    wrong = [one for mutation in MUTATIONS.values() for one in mutation]
+    whats = {"rejected", "accepted", "prompt-ids", "ids", "text", "framing", "message", "finish-reason", "usage"}
+    assert {one.what for one in wrong} == {*whats, "buffered"}
+    assert {one.field for one in wrong if one.what == "framing"} == set(FRAMING)
+    assert {one.field for one in wrong if one.what == "usage"} == {"prompt", "completion"}
