@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -256,7 +258,7 @@ def test_a_wrong_pre_tokenizer_is_found_out(server: Serving, monkeypatch: pytest
         server.run(server.gateway.open(served(SMOLLM)).__aenter__())
 
 
-def test_a_server_that_dies_is_told(tmp_path: Any) -> None:
+def test_a_server_that_dies_is_told() -> None:
     async def observe() -> None:
         async with LlamaCpp(VERSION) as gateway, gateway.open(served(SMOLLM)) as adapter:
             assert await adapter.tokenize("Hi")
@@ -265,6 +267,11 @@ def test_a_server_that_dies_is_told(tmp_path: Any) -> None:
                 await adapter.tokenize("Hi")
 
     asyncio.run(observe())
+
+
+def test_the_server_has_no_way_to_the_network(server: Serving) -> None:
+    """A filter of system calls leaves it Unix sockets alone (Linux: mode 2)."""
+    assert re.search(r"^Seccomp:\t2$", Path(f"/proc/{server(SMOLLM).pid}/status").read_text(), re.MULTILINE)
 
 
 def test_nothing_is_left_of_a_gateway_that_was_closed() -> None:
