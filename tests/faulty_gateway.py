@@ -462,6 +462,11 @@ def first_twice(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
     return ids[:1] + ids
 
 
+def end_added(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
+    """End a prompt as ChatML ends a turn."""
+    return [*ids, tokenizer.token_to_id("<|im_end|>")]
+
+
 def without_a_special(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
     """Leave the second special token out: on ChatML, the one that ends the first turn."""
     special = {number for number, token in tokenizer.get_added_tokens_decoder().items() if token.special}
@@ -620,8 +625,10 @@ def error_in_stream(events: list[Event]) -> list[Event]:
 
 
 async def hangs(request: web.Request, body: Body, respond: Respond) -> web.StreamResponse:
-    await asyncio.sleep(600)
-    return await respond()
+    """Say nothing until the client has gone."""
+    while request.transport is not None:
+        await asyncio.sleep(0.02)
+    return web.Response()
 
 
 async def closes(request: web.Request, body: Body, respond: Respond) -> web.StreamResponse:
@@ -660,6 +667,7 @@ FAULTS = {
     # prompts
     "drops-the-bos": Stages(ids=without_first),
     "doubles-the-bos": Stages(ids=first_twice),
+    "adds-an-end": Stages(ids=end_added),
     "drops-a-special-token": Stages(ids=without_a_special),
     "splits-a-word": Stages(encoded=a_word_split),
     "swaps-tool-keys": Stages(body=tool_keys_swapped),

@@ -6,6 +6,7 @@ What has to be found is written down by hand.
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 from collections.abc import Iterable, Iterator
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from bellwether import record, verify
+from bellwether import import_corpus, observe, record, verify
 from bellwether.chunk_plans import chunk_plans
 from bellwether.cli import cli
 from bellwether.gateways import behind
@@ -42,14 +43,58 @@ STREAMS = frozenset(PLANS)
 EVERYWHERE = AT_ONCE | STREAMS
 
 
+PLAIN, TURNS = "render/common/text-user-only", "render/common/text-multi-turn"
+TOOLS, REFUSED = "render/common/tools-declared-user-asks", "render/templates/content-text-parts-system"
+NO_TURN, NO_THOUGHT = "render/common/no-generation-prompt", "render/common/thinking-kwarg-off"
+WORDS, SPACES = "tokenize/common/plain-sentence", "tokenize/common/whitespace-spaces-only"
+MARKERS, GEESE = "detokenize/common/special-token-markers", "detokenize/common/character-across-ids"
+GOOSE = "detokenize/common/single-emoji"
+SHORT = "parse/common/content-thinking-off"
+"""`An apple floats in water.`, six ids."""
+THOUGHT = "parse/common/reasoning-then-content"
+"""`The digits of 57 add up to 12, so 3 divides it.`, then `No, 57 is 3 times 19.`"""
+SAID_AND_CALLED = "parse/common/call-with-content"
+TWO_CALLS = "parse/common/calls-parallel-two"
+ACCENTS = "parse/common/call-unicode-arguments"
+NUMBER = "parse/reported-bugs/qwenxml-schema-coercion"
+"""`{"zip": "02134", "n": 5}`"""
+EMPTY_CALL = "parse/reported-bugs/skip-special-strips-marker"
+OTHERS = ("tokenize/common/special-token-strings", "detokenize/common/emoji-family")
+
+WHOLE = (PLAIN, TURNS, TOOLS, REFUSED, NO_TURN, NO_THOUGHT, WORDS, SPACES, MARKERS, GEESE, GOOSE, *OTHERS)
+"""Cases without an output."""
+OUTPUTS = {
+    SHORT: 6,
+    THOUGHT: 36,
+    SAID_AND_CALLED: 29,
+    TWO_CALLS: 44,
+    ACCENTS: 61,
+    NUMBER: 32,
+    EMPTY_CALL: 18,
+    "parse/common/reasoning-only": 20,
+    "parse/disagreements/call-after-white-space": 30,
+    "parse/reported-bugs/hermes-close-tag-in-string": 26,
+}
+"""Case → ids of its output, as Qwen3's own code writes it."""
+
+
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory) -> Path:
     """Two checkpoints and their references; one has a BOS. There are no answers of engines: truths are provisional."""
     root = miniature(tmp_path_factory.mktemp("mutations"), [QWEN, LLAMA])
+    for path in (root / "corpus" / "handmade").glob("*.jsonl"):
+        lines = path.read_text("utf-8").splitlines(keepends=True)
+        path.write_text("".join(line for line in lines if _id(path.stem, line) in {*WHOLE, *OUTPUTS}), "utf-8")
+    import_corpus.main(root, "handmade")
     shutil.copytree(ROOT / "queries", root / "queries", ignore=shutil.ignore_patterns("reports", "known", "*.toml"))
     for slug in (QWEN, LLAMA):
         record.main(root, slug, jobs=1)
     return root
+
+
+def _id(kind: str, line: str) -> str:
+    case = json.loads(line)
+    return f"{kind}/{case['set']}/{case['name']}"
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +102,9 @@ def gateway(checkout: Path) -> Iterator[FaultyGateway]:
     served = {read_manifest(checkout, slug).model: load_checkpoint(slug) for slug in (QWEN, LLAMA)}
     with FaultyGateway(served).running() as running:
         yield running
+
+
+vocabulary_size = functools.cache(observe.vocabulary_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,65 +185,37 @@ class Runs:
 
 
 @pytest.fixture
-def runs(checkout: Path, gateway: FaultyGateway, tmp_path: Path) -> Runs:
+def runs(checkout: Path, gateway: FaultyGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    # half a second for each run, to read the same file
+    monkeypatch.setattr(observe, "vocabulary_size", vocabulary_size)
     return Runs(checkout, gateway, tmp_path)
 
 
 # ── without a fault ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-CLEAN = {
-    **dict.fromkeys(("render/common/text-multi-turn", "render/common/tools-declared-user-asks"), 1),
-    **dict.fromkeys(("render/common/thinking-kwarg-off", "render/templates/content-text-parts-system"), 1),
-    **dict.fromkeys(("tokenize/common/plain-sentence", "tokenize/common/special-token-strings"), 1),
-    **dict.fromkeys(("detokenize/common/emoji-family", "detokenize/common/special-token-markers"), 1),
-    "parse/common/content-thinking-off": 6,
-    "parse/common/reasoning-then-content": 36,
-    "parse/common/reasoning-only": 20,
-    "parse/common/call-with-content": 29,
-    "parse/common/calls-parallel-two": 44,
-    "parse/common/call-unicode-arguments": 61,
-    "parse/disagreements/call-after-white-space": 30,
-    "parse/reported-bugs/hermes-close-tag-in-string": 26,
-    "parse/reported-bugs/qwenxml-schema-coercion": 32,
-    "parse/reported-bugs/skip-special-strips-marker": 18,
-}
-"""Case → ids of its output, as Qwen3's own code writes it; 1 for what is not streamed."""
-
 
 @pytest.mark.parametrize("kind", ["smg", "openai"])
 def test_a_gateway_that_is_right_matches_by_every_chunk_plan(runs: Runs, kind: str) -> None:
     """Nothing is wrong, nothing respelled, and nothing left out: one replay at once, and one per plan."""
-    seen = [case for case in CLEAN if kind == "smg" or case.startswith(("render/", "parse/"))]
+    seen = [case for case in (*WHOLE, *OUTPUTS) if kind == "smg" or case.startswith(("render/", "parse/"))]
     verified = runs.verify(seen, kind=kind)
     assert verified.wrong == set()
     assert (verified.exit_status, verified.document["counts"]["respelled"]) == (0, 0)
-    plans = {case: {None, *chunk_plans(CLEAN[case])} if case.startswith("parse/") else {None} for case in seen}
-    replayed = sorted((case, plan or "") for case, of in plans.items() for plan in of)
-    assert sorted((row["case_id"], row["plan"] or "") for row in verified.rows) == replayed
+    streamed = [(case, plan) for case, size in OUTPUTS.items() for plan in chunk_plans(size)]
+    replayed = [(row["case_id"], row["plan"] or "full") for row in verified.rows]
+    assert sorted(replayed) == sorted([*((case, "full") for case in seen), *streamed])
 
 
 # ── each fault in its layer ──────────────────────────────────────────────────────────────────────────────────────────
 
-PLAIN, TURNS = "render/common/text-user-only", "render/common/text-multi-turn"
-TOOLS, REFUSED = "render/common/tools-declared-user-asks", "render/templates/content-text-parts-system"
-SHORT = "parse/common/content-thinking-off"
-"""`An apple floats in water.`, six ids."""
-THOUGHT = "parse/common/reasoning-then-content"
-"""`The digits of 57 add up to 12, so 3 divides it.`, then `No, 57 is 3 times 19.`"""
-SAID_AND_CALLED = "parse/common/call-with-content"
-TWO_CALLS = "parse/common/calls-parallel-two"
-ACCENTS = "parse/common/call-unicode-arguments"
-NUMBER = "parse/reported-bugs/qwenxml-schema-coercion"
-"""`{"zip": "02134", "n": 5}`"""
-EMPTY_CALL = "parse/reported-bugs/skip-special-strips-marker"
-
 MUTATIONS = {
     "drops-the-bos": [Wrong(PLAIN, "special_tokens", "prompt-ids")],
     "doubles-the-bos": [Wrong(PLAIN, "special_tokens", "prompt-ids")],
-    "drops-a-special-token": [Wrong(TURNS, "special_tokens", "prompt-ids")],
+    "adds-an-end": [Wrong(PLAIN, "special_tokens", "prompt-ids")],
+    "drops-a-special-token": [Wrong(TURNS, "template", "prompt-ids")],
     "splits-a-word": [
         Wrong(PLAIN, "tokens", "prompt-ids"),
-        Wrong("tokenize/common/plain-sentence", "tokens", "ids"),
+        Wrong(WORDS, "tokens", "ids"),
     ],
     "swaps-tool-keys": [Wrong(TOOLS, "template", "prompt-ids")],
     "drops-the-tools": [Wrong(TOOLS, "template", "prompt-ids")],
@@ -204,11 +224,11 @@ MUTATIONS = {
     "trims-a-newline": [Wrong(PLAIN, "template", "prompt-ids")],
     "accepts-what-the-template-refuses": [Wrong(REFUSED, "template", "accepted")],
     "eats-a-character": [
-        Wrong("detokenize/common/character-across-ids", "detokenize", "text"),
+        Wrong(GEESE, "detokenize", "text"),
         Wrong(THOUGHT, "detokenize", "message", "content", EVERYWHERE),
     ],
     "skips-markers": [
-        Wrong("detokenize/common/special-token-markers", "detokenize", "text"),
+        Wrong(MARKERS, "detokenize", "text"),
         Wrong(EMPTY_CALL, "detokenize", "message", "content", EVERYWHERE),
     ],
     "loses-the-second-call": [Wrong(TWO_CALLS, "parse", "message", "tool_calls", EVERYWHERE)],
@@ -238,15 +258,14 @@ MUTATIONS = {
 """Fault → what it does to which cases."""
 
 SPARED = {
-    "drops-a-special-token": [],
-    "splits-a-word": ["tokenize/common/whitespace-spaces-only"],
+    "splits-a-word": [SPACES],
     "swaps-tool-keys": [PLAIN],
     "drops-the-tools": [PLAIN],
-    "drops-the-generation-prompt": ["render/common/no-generation-prompt"],
-    "turns-thinking-off": ["render/common/thinking-kwarg-off"],
+    "drops-the-generation-prompt": [NO_TURN],
+    "turns-thinking-off": [NO_THOUGHT],
     "accepts-what-the-template-refuses": [PLAIN],
-    "eats-a-character": ["detokenize/common/single-emoji", SHORT],
-    "skips-markers": ["detokenize/common/plain-sentence", SHORT],
+    "eats-a-character": [GOOSE, SHORT],
+    "skips-markers": [GOOSE, SHORT],
     "loses-the-second-call": [SAID_AND_CALLED],
     "leaks-a-marker": [SHORT],
     "gives-reasoning-as-content": [SHORT],
