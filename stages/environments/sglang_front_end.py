@@ -73,8 +73,8 @@ class FrontEnd(Protocol):
     keep_special: bool
     """Whether special tokens are kept in texts where the server would skip them."""
 
-    def request(self, body: Any) -> Any:
-        """Return the request of the server's protocol. Raises what the server raises."""
+    def request(self, body: str) -> Any:
+        """Return the request of the server's protocol, read from the body as the server does. Raises what it raises."""
 
     def prompt_ids(self, request: Any) -> list[int]:
         """Return the prompt."""
@@ -117,7 +117,7 @@ def answering(front: FrontEnd, server_errors: Callable[[Exception], Refused | No
 
     def request_of(question: dict) -> Any:
         try:
-            return front.request(json.loads(question["request"]))
+            return front.request(question["request"])
         except (ValidationError, json.JSONDecodeError) as error:  # FastAPI reads the body, and answers 400
             raise Refused("BadRequest", error) from None
 

@@ -194,6 +194,13 @@ def test_a_body_of_the_wrong_shape_is_refused_and_not_a_failure(qwen3: Conversat
     assert "messages" in refused.message
 
 
+def test_an_integer_beyond_64_bits_becomes_a_float(newest: Conversation) -> None:
+    """0.5.23's server reads bodies with orjson, which has no longer integers; seen in its HTTP application too."""
+    large = FUNCTION | {"parameters": {"type": "object", "properties": {"x": {"const": 10**20}}}}
+    asked = says("Hi", tools=[{"type": "function", "function": large}])
+    assert '{"const": 1e+20}' in prompt(newest, asked)
+
+
 def test_a_tool_whose_schema_is_none_is_refused_by_the_server(newest: Conversation) -> None:
     """Its own check of a request, before a prompt is written: a property is no list."""
     bad = [{"type": "function", "function": FUNCTION | {"parameters": {"type": "object", "properties": {"x": []}}}}]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import json
 import logging
 import os
 import sys
@@ -17,7 +18,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -109,8 +109,8 @@ class Front:
         self.chat = OpenAIServingChat(manager, templates)
         self._loop = asyncio.new_event_loop()
 
-    def request(self, body: Any) -> ChatCompletionRequest:
-        return ChatCompletionRequest.model_validate(body)
+    def request(self, body: str) -> ChatCompletionRequest:
+        return ChatCompletionRequest.model_validate(json.loads(body))
 
     def prompt_ids(self, request: ChatCompletionRequest) -> list[int]:
         return self.chat._process_messages(request, False).prompt_ids

@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import no_vision  # noqa: F401  before SGLang
+import orjson
 import sglang
 import sglang_front_end
 from fastapi import HTTPException
@@ -139,8 +140,9 @@ class Front:
         self.chat = serving_chat.OpenAIServingChat(self._manager, templates)
         self._detokenizer = detokenizer(self.tokenizer, tool_parser)
 
-    def request(self, body: Any) -> ChatCompletionRequest:
-        return ChatCompletionRequest.model_validate(body)
+    def request(self, body: str) -> ChatCompletionRequest:
+        # so the server: an integer beyond 64 bits becomes a float
+        return ChatCompletionRequest.model_validate(orjson.loads(body))
 
     def prompt_ids(self, request: ChatCompletionRequest) -> list[int]:
         return self._converted(request).input_ids
