@@ -133,7 +133,8 @@ async def _observe(run: Run, gateway: Gateway, task: Task, progress: Progress) -
             adapter = reason
             say(f"{target.name} {manifest.slug}: {reason.code}: {reason.message}")
         kinds = target.kinds if isinstance(adapter, Failed) else target.kinds & adapter.kinds
-        replays = Replays(run.root, run.params, manifest, kinds, gateway.plans, run.selection)
+        seen = gateway.facts.get("clock") == run.params.clock.isoformat()
+        replays = Replays(run.root, run.params, manifest, kinds, gateway.plans, seen, run.selection)
         total = replays.count()
         progress.total += total
         progress.advance(min(parts.rows, total))
@@ -221,6 +222,7 @@ def task(run: Run, slug: str, path: Path, model: str | None = None) -> Task:
         "inside": {path.relative_to(ENVIRONMENTS).as_posix(): sha256_of_file(path) for path in inside},
         "target": [run.target.name, sorted(run.target.kinds)],
         "scope": [run.params.observe.plans, run.params.observe.share, list(run.params.corpora)],
+        "clock": run.params.clock.isoformat(),
         "selection": repr(run.selection),
         "checkpoint": [slug, served.model, dict(manifest.inputs), manifest.authority["parse"][0], parsers],
         "tables": {path.relative_to(root).as_posix(): sha256_of_file(path) for path in tables},

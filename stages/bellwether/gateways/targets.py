@@ -9,6 +9,7 @@ from pathlib import Path
 from bellwether.case import KINDS
 from bellwether.errors import ParamsError
 from bellwether.gateways.answer import Gateway
+from bellwether.params import read_params
 
 ALL_KINDS = frozenset(KINDS)
 SHARED_CODE = ("gateways/answer.py", "gateways/chat.py", "gateways/process.py")
@@ -38,7 +39,7 @@ def _smg(version: str, parser: str = "legacy") -> Target:
     def start(root: Path) -> Gateway:
         from bellwether.gateways.smg import Smg
 
-        return Smg(version, parser=parser)
+        return Smg(version, parser=parser, clock=read_params(root).clock)
 
     plain = parser == "legacy"
     return Target(
@@ -48,7 +49,7 @@ def _smg(version: str, parser: str = "legacy") -> Target:
         ALL_KINDS if plain else frozenset({"parse"}),  # its parsers are all that is another
         start,
         folder=f"smg-{version}",
-        code=(*SHARED_CODE, "gateways/smg.py", "gateways/spoken.py"),
+        code=(*SHARED_CODE, "gateways/clock.py", "gateways/smg.py", "gateways/spoken.py"),
     )
 
 
@@ -56,7 +57,7 @@ def _llama_cpp(version: str) -> Target:
     def start(root: Path) -> Gateway:
         from bellwether.gateways.llama_cpp import LlamaCpp
 
-        return LlamaCpp(version)
+        return LlamaCpp(version, clock=read_params(root).clock)
 
     return Target(
         f"xllamacpp-{version}",
@@ -65,7 +66,7 @@ def _llama_cpp(version: str) -> Target:
         ALL_KINDS,
         start,
         folder=f"xllamacpp-{version}",
-        code=(*SHARED_CODE, "gateways/llama_cpp.py"),
+        code=(*SHARED_CODE, "gateways/clock.py", "gateways/gguf_models.py", "gateways/llama_cpp.py"),
     )
 
 

@@ -82,13 +82,14 @@ class Replays:
     """What the gateway lets be seen."""
     plans: frozenset[str] | None
     """Chunk plans it can be streamed by; None for all."""
+    clock: bool = False
+    """Whether the gateway's templates see the clock of params.yaml. If not, what depends on it is set aside."""
     selection: Selection = ALL
 
     def _questions(self) -> Questions:
         kinds = tuple(kind for kind in KINDS if kind in self.kinds and _matches(kind, self.selection.kinds))
-        # A gateway's templates read the clock of this machine: what depends on it is set aside.
         scoped = replace(self.params, witness=self.params.observe)
-        return Questions(self.root, scoped, self.manifest, kinds, clock=False)
+        return Questions(self.root, scoped, self.manifest, kinds, self.clock)
 
     def not_asked(self) -> dict[str, int]:
         """Return reason → number of cases of these kinds that are set aside."""
