@@ -35,7 +35,10 @@
 with
 
 claimed as (
-    select claims.*, standing.state, list_position(['settled', 'provisional'], standing.state) as truth
+    select
+        claims.* exclude (content, reasoning_content) replace (if(claims.kind = 'render', null, claims.text) as text),
+        standing.state,
+        list_position(['settled', 'provisional'], standing.state) as truth,
     from claims
     inner join standing
         on claims.checkpoint = standing.checkpoint
@@ -58,8 +61,8 @@ other as (
     where encoder = 'class'
 ),
 
--- an answer is of the output it was given; a refusal gave none. Contents are read here, and go no further
-both_sides as (
+-- an answer is of the output it was given; a refusal gave none
+both_sides as not materialized (
     select
         observed.* exclude (content, reasoning_content),
         one.state as one_state,
@@ -69,7 +72,6 @@ both_sides as (
         one.spelling as one_spelling,
         one.case_id is not null and (one.given is null or one.given is not distinct from observed.given) as one_fits,
         departure(one, observed) as one_what,
-        departure_field(one, observed, one_what) as one_field,
         is_said(one, observed) as one_said,
         other.state as other_state,
         other.truth as other_truth,
@@ -79,7 +81,6 @@ both_sides as (
         other.case_id is not null
         and (other.given is null or other.given is not distinct from observed.given) as other_fits,
         departure(other, observed) as other_what,
-        departure_field(other, observed, other_what) as other_field,
         is_said(other, observed) as other_said,
         coalesce(cases.malformed, false) as malformed,
     from observed
@@ -112,8 +113,8 @@ chosen as (
 fitting as (
     select
         * exclude (
-            one_state, one_truth, one_encoder, one_text, one_spelling, one_what, one_field,
-            other_state, other_truth, other_encoder, other_text, other_spelling, other_what, other_field
+            one_state, one_truth, one_encoder, one_text, one_spelling, one_what,
+            other_state, other_truth, other_encoder, other_text, other_spelling, other_what
         ),
         one_fits or other_fits as fits,
         if(fits, if(takes_other, other_truth, one_truth), null) as truth,
@@ -121,14 +122,38 @@ fitting as (
         if(takes_other, other_text, one_text) as claim_text,
         if(takes_other, other_spelling, one_spelling) as claim_spelling,
         if(fits, if(takes_other, other_what, one_what), null) as what,
-        if(fits, if(takes_other, other_field, one_field), null) as field,
     from chosen
 ),
 
-beside as (
+layered as (
+    select *, departure_layer(fitting, claim_text, what) as layer
+    from fitting
+),
+
+beside as materialized (
     select
-        *,
-        departure_layer(fitting, claim_text, what) as layer,
+        target,
+        checkpoint,
+        kind,
+        case_id,
+        streamed,
+        plan,
+        mode,
+        outcome,
+        given,
+        reason_code,
+        reason,
+        http_status,
+        parser_used,
+        standing,
+        malformed,
+        fits,
+        truth,
+        encoder,
+        what,
+        case what when 'framing' then framing when 'usage' then wrong_usage(layered) end as field,
+        layer,
+        is_localised(layered, claim_text, layer) as localised,
         what = 'same' and coalesce(claim_spelling <> spelling, false) as respelled,
         case
             when what is null then null
@@ -136,10 +161,52 @@ beside as (
             else 'full'
         end as coverage,
         one_fits and one_said or other_fits and other_said as as_reference,
-    from fitting
+    from layered
 ),
 
-pinned as (
+-- the few replays of which more has to be known than how they compare
+looked_at as materialized (
+    select
+        observed.*,
+        beside.standing,
+        beside.encoder,
+        beside.what,
+        beside.field,
+        beside.layer,
+        beside.localised,
+    from observed
+    inner join beside
+        on observed.target = beside.target
+        and observed.checkpoint = beside.checkpoint
+        and observed.kind = beside.kind
+        and observed.case_id = beside.case_id
+        and observed.mode = beside.mode
+        and observed.given is not distinct from beside.given
+    where beside.standing = 'disputed' or beside.truth is not null and beside.what <> 'same'
+),
+
+-- of messages that differ: where
+parts as (
+    select
+        looked_at.target,
+        looked_at.checkpoint,
+        looked_at.kind,
+        looked_at.case_id,
+        looked_at.mode,
+        looked_at.given,
+        any_value(message_part(claims, looked_at)) as part,
+    from looked_at
+    inner join claims
+        on looked_at.checkpoint = claims.checkpoint
+        and looked_at.kind = claims.kind
+        and looked_at.case_id = claims.case_id
+        and looked_at.encoder is not distinct from claims.encoder
+        and looked_at.given is not distinct from claims.given
+    where looked_at.what = 'message'
+    group by all
+),
+
+pinned as not materialized (
     select evidence.*
     from evidence
     semi join (select * from engines where pinned) as releases
@@ -149,63 +216,81 @@ pinned as (
 -- of disputed cases: whether a front end of vLLM says the same, under any plan
 front_ends as (
     select
-        beside.target,
-        beside.checkpoint,
-        beside.kind,
-        beside.case_id,
-        beside.mode,
-        beside.given,
-        bool_or(is_said(pinned, beside)) as as_vllm,
-    from beside
+        looked_at.target,
+        looked_at.checkpoint,
+        looked_at.kind,
+        looked_at.case_id,
+        looked_at.mode,
+        looked_at.given,
+        bool_or(is_said(pinned, looked_at)) as as_vllm,
+    from looked_at
     inner join pinned
-        on beside.checkpoint = pinned.checkpoint
-        and beside.kind = pinned.kind
-        and beside.case_id = pinned.case_id
-        and coalesce(beside.given, ''::blob) = coalesce(pinned.given, ''::blob)
-    where beside.standing = 'disputed' and pinned.engine in ('vllm', 'vllm-rust')
+        on looked_at.checkpoint = pinned.checkpoint
+        and looked_at.kind = pinned.kind
+        and looked_at.case_id = pinned.case_id
+        and coalesce(looked_at.given, ''::blob) = coalesce(pinned.given, ''::blob)
+    where looked_at.standing = 'disputed' and pinned.engine in ('vllm', 'vllm-rust')
     group by all
 ),
 
--- cases without a truth of which engines differ
+without_truth as (
+    select pinned.*
+    from pinned
+    semi join (select * from beside where standing = 'no_truth' and not malformed) as unknown
+        on pinned.checkpoint = unknown.checkpoint
+        and pinned.kind = unknown.kind
+        and pinned.case_id = unknown.case_id
+    where pinned.mode = 'one-shot'
+),
+
+-- cases of which engines differ
 split as (
     select distinct one.checkpoint, one.kind, one.case_id
-    from pinned as one
-    inner join pinned as other
+    from without_truth as one
+    inner join without_truth as other
         on one.checkpoint = other.checkpoint
         and one.kind = other.kind
         and one.case_id = other.case_id
         and coalesce(one.given, ''::blob) = coalesce(other.given, ''::blob)
         and one.engine < other.engine
-    semi join (select * from beside where standing = 'no_truth' and not malformed) as without_truth
-        on one.checkpoint = without_truth.checkpoint
-        and one.kind = without_truth.kind
-        and one.case_id = without_truth.case_id
-    where one.mode = 'one-shot' and other.mode = 'one-shot' and difference(one, other) <> 'same'
+    where difference(one, other) <> 'same'
 ),
 
 -- streams that are wrong, and what became of the same output at once
-at_once as (
+streams as (
     select
-        target,
-        checkpoint,
-        case_id,
-        given,
-        any_value({
-            what: what,
-            field: field,
-            value: value,
-            finish: finish_class(finish_reason),
-            layer: layer,
-            localised: is_localised(beside, claim_text, layer)
-        }) as whole,
-    from beside
-    semi join (select * from beside where streamed and what <> 'same' and truth is not null) as streams
-        on beside.target = streams.target
-        and beside.checkpoint = streams.checkpoint
-        and beside.case_id = streams.case_id
-        and beside.given is not distinct from streams.given
-    where beside.kind = 'parse' and not beside.streamed and beside.what is not null
-    group by target, checkpoint, case_id, given
+        stream.target,
+        stream.checkpoint,
+        stream.kind,
+        stream.case_id,
+        stream.mode,
+        stream.given,
+        any_value(beside.what) as what,
+        any_value(beside.layer) as layer,
+        any_value(beside.localised) as localised,
+        bool_or(
+            stream.what not in ('framing', 'buffered')
+            and stream.what = whole.what
+            and stream.field is not distinct from whole.field
+            and stream.value is not distinct from whole.value
+            and finish_class(stream.finish_reason) is not distinct from finish_class(whole.finish_reason)
+        ) as as_whole,
+    from looked_at as stream
+    inner join beside
+        on stream.target = beside.target
+        and stream.checkpoint = beside.checkpoint
+        and stream.kind = beside.kind
+        and stream.case_id = beside.case_id
+        and stream.given is not distinct from beside.given
+    left join looked_at as whole
+        on stream.target = whole.target
+        and stream.checkpoint = whole.checkpoint
+        and stream.kind = whole.kind
+        and stream.case_id = whole.case_id
+        and stream.given is not distinct from whole.given
+        and not whole.streamed
+    where stream.streamed and not beside.streamed
+    group by all
 ),
 
 active as (
@@ -278,15 +363,16 @@ listed as (
     group by replayed.target, replayed.checkpoint, replayed.kind, replayed.case_id
 ),
 
-labelled as (
+labelled as not materialized (
     select
-        beside.*,
+        beside.* exclude (field),
+        coalesce(beside.field, parts.part) as field,
         coalesce(wrong_engines.engines, []) as engines,
         coalesce(wrong_engines.waived, []) as waived,
         case
             when beside.as_reference then 'hf'
             when front_ends.as_vllm then 'vllm'
-            when beside.answer is null or beside.as_reference is null and front_ends.as_vllm is null then 'unknown'
+            when beside.as_reference is null and front_ends.as_vllm is null then 'unknown'
             else 'neither'
         end as side,
         case
@@ -302,13 +388,11 @@ labelled as (
             else 'equal'
         end as label,
         label in ('rejected', 'regression') as differs,
-        at_once.whole,
-        differs and beside.streamed and beside.kind = 'parse' as is_wrong_stream,
-        beside.what not in ('framing', 'buffered')
-        and beside.what = at_once.whole.what
-        and beside.field is not distinct from at_once.whole.field
-        and beside.value is not distinct from at_once.whole.value
-        and finish_class(beside.finish_reason) is not distinct from at_once.whole.finish as as_at_once,
+        differs and beside.streamed as is_wrong_stream,
+        streams.what as whole_what,
+        streams.layer as whole_layer,
+        streams.localised as whole_localised,
+        coalesce(streams.as_whole, false) as as_whole,
         listed.entries,
         list_filter(
             listed.entries,
@@ -322,13 +406,22 @@ labelled as (
         and beside.case_id = front_ends.case_id
         and beside.mode = front_ends.mode
         and beside.given is not distinct from front_ends.given
+    left join parts
+        on beside.target = parts.target
+        and beside.checkpoint = parts.checkpoint
+        and beside.kind = parts.kind
+        and beside.case_id = parts.case_id
+        and beside.mode = parts.mode
+        and beside.given is not distinct from parts.given
     left join split
         on beside.checkpoint = split.checkpoint and beside.kind = split.kind and beside.case_id = split.case_id
-    left join at_once
-        on beside.target = at_once.target
-        and beside.checkpoint = at_once.checkpoint
-        and beside.case_id = at_once.case_id
-        and beside.given is not distinct from at_once.given
+    left join streams
+        on beside.target = streams.target
+        and beside.checkpoint = streams.checkpoint
+        and beside.kind = streams.kind
+        and beside.case_id = streams.case_id
+        and beside.mode = streams.mode
+        and beside.given is not distinct from streams.given
     left join wrong_engines
         on beside.truth is not null
         and beside.checkpoint = wrong_engines.checkpoint
@@ -379,14 +472,14 @@ judged as (
         case
             when not labelled.differs then null
             when not labelled.is_wrong_stream then labelled.layer
-            when labelled.as_at_once then labelled.whole.layer
+            when labelled.as_whole then labelled.whole_layer
             else 'streaming'
         end as first_layer,
         case
             when not labelled.differs then null
-            when not labelled.is_wrong_stream then is_localised(labelled, claim_text, layer)
-            when labelled.as_at_once then labelled.whole.localised
-            else coalesce(labelled.whole.what = 'same', false)
+            when not labelled.is_wrong_stream then labelled.localised
+            when labelled.as_whole then labelled.whole_localised
+            else coalesce(labelled.whole_what = 'same', false)
         end as exactly,
     from labelled
     left join shown

@@ -124,6 +124,7 @@ def _observation(slug: str, kind: str, rows: int) -> Iterator[pa.RecordBatch]:
     for first in range(0, rows, GROUP_ROWS):
         numbers = range(first, min(first + GROUP_ROWS, rows))
         told = {"target": TARGET, "target_version": "1.13.0", "mode": "full", "outcome": "result"}
+        told |= dict.fromkeys(("prompt_text", "prompt_text_sha256"))  # of a prompt that is equal, no text is made
         yield _batch(OBSERVATION, _answers(slug, kind, numbers, 70) | told, len(numbers))
 
 

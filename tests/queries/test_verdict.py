@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,7 +21,6 @@ ENGINES = (PYTHON, RUST, SGLANG)
 CASES = {kind: f"{kind}/s/a" for kind in ("render", "parse", "tokenize", "detokenize")}
 WHAT = {"render": "prompt-ids", "parse": "message", "tokenize": "ids", "detokenize": "text"}
 RENDER, PARSE = CASES["render"], CASES["parse"]
-each_kind = pytest.mark.parametrize("kind", CASES)
 
 
 def made(root: Path, claims: list[Row], answers: list[Row], replays: list[Row], **options) -> Path:
@@ -32,6 +32,31 @@ def one(root: Path, claims: list[Row], answers: list[Row], replays: list[Row], *
     return row
 
 
+Scene = tuple[list[Row], list[Row], list[Row]]
+"""Claims, answers of engines and replays of one case."""
+
+
+def played(root: Path, scenes: dict[Any, Scene], malformed: bool = False, **options) -> dict[Any, list[Row]]:
+    """Return scene → its verdicts. Each scene is a case of its own in one checkout: to ask once is quicker."""
+    moved: Scene = ([], [], [])
+    cases = {}
+    for number, (name, scene) in enumerate(scenes.items()):
+        for rows, all_rows in zip(scene, moved, strict=True):
+            for row in rows:
+                cases[f"{row['kind']}/s/{number:04}"] = name
+                all_rows.append(row | {"case_id": f"{row['kind']}/s/{number:04}"})
+    root = made(root, *moved, malformed=list(cases) if malformed else (), **options)
+    found: dict[Any, list[Row]] = {name: [] for name in scenes}
+    for row in ask(root, "verdict"):
+        found[cases[row["case_id"]]].append(row)
+    return found
+
+
+def judged(root: Path, scenes: dict[Any, Scene], **options) -> dict[Any, Row]:
+    """Return scene → its only verdict."""
+    return {name: row for name, [row] in played(root, scenes, **options).items()}
+
+
 def told(row: Row) -> tuple:
     return columns([row], "verdict", "reason", "gate")[0]
 
@@ -40,61 +65,80 @@ def placed(row: Row) -> tuple:
     return columns([row], "what", "field", "first_layer", "localisation")[0]
 
 
+def silent(case_id: str) -> Row:
+    """Return a result of which nothing was seen to compare by."""
+    row = replay(case_id, None)
+    return row | {"output_sha256": None} if row["kind"] == "tokenize" else row
+
+
 # ── the table, line by line ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-@each_kind
 @pytest.mark.parametrize(("outcome", "reason"), [("measurement_failed", "timeout"), ("missing", "no_capture")])
-@pytest.mark.parametrize("standing", ["settled", "disputed", "no_truth", "not_applicable"])
-def test_what_was_not_measured_has_no_verdict_and_no_excuse(
-    standing: str, outcome: str, reason: str, kind: str, tmp_path: Path
-):
+def test_what_was_not_measured_has_no_verdict_and_no_excuse(outcome: str, reason: str, tmp_path: Path):
     """Lines 2 and 3 come first, and a known difference excuses neither; digests beside them count for nothing."""
-    case_id = CASES[kind]
-    claims = {
-        **{"settled": [claim(case_id)], "disputed": [claim(case_id)]},
-        **{"no_truth": [no_claim(case_id)], "not_applicable": [no_claim(case_id, "not_applicable", None)]},
-    }[standing]
-    answers = [heard(case_id, PYTHON, "b" if standing == "disputed" else "a")]
-    root = made(tmp_path, claims, answers, [broken(case_id, outcome) | replay(case_id) | {"outcome": outcome}])
-    list_known(root, (f"alpha/{kind}/a", "regression", None))
-    write_replays(root, TARGET, "alpha", [replay(case_id) | {"outcome": outcome, "reason_code": "timeout"}])
-    [row] = ask(root, "verdict")
-    assert told(row) == (outcome, reason, "no_verdict")
-    assert (row["what"], row["first_layer"], row["known"]) == (None, None, None)
-    assert row["fingerprint"] == f"smg-1.13.0:{outcome}:timeout:alpha"
+    scenes = {}
+    for kind, case_id in CASES.items():
+        for standing, claims in {
+            **{"settled": [claim(case_id)], "disputed": [claim(case_id)]},
+            **{"no_truth": [no_claim(case_id)], "not_applicable": [no_claim(case_id, "not_applicable", None)]},
+        }.items():
+            answers = [heard(case_id, PYTHON, "b" if standing == "disputed" else "a")]
+            replays = [replay(case_id) | {"outcome": outcome, "reason_code": "timeout"}]
+            scenes[kind, standing] = (claims, answers, replays)
+    played(tmp_path, scenes)
+    list_known(tmp_path / "made", ("alpha/*", "regression", None))
+    rows = ask(tmp_path / "made", "verdict")
+    assert len(rows) == 16
+    for row in rows:
+        assert told(row) == (outcome, reason, "no_verdict")
+        assert (row["what"], row["first_layer"], row["known"]) == (None, None, None)
+        assert row["fingerprint"] == f"smg-1.13.0:{outcome}:timeout:alpha"
 
 
-@each_kind
-@pytest.mark.parametrize("said", ["a", "refused"])
-def test_not_applicable_whatever_the_gateway_does(said: str, kind: str, tmp_path: Path):
+def test_not_applicable_whatever_the_gateway_does(tmp_path: Path):
     """Line 4: the case cannot exist for the checkpoint."""
-    answered = replay(CASES[kind]) if said == "a" else turned_away(CASES[kind])
-    row = one(tmp_path, [no_claim(CASES[kind], "not_applicable", None)], [], [answered])
-    assert told(row) == ("not_applicable", None, "none")
-    assert row["standing"] == "not_applicable"
+    scenes = {
+        (kind, said): ([no_claim(case_id, "not_applicable", None)], [], [answered])
+        for kind, case_id in CASES.items()
+        for said, answered in (("a", replay(case_id)), ("refused", turned_away(case_id)))
+    }
+    for name, row in judged(tmp_path, scenes).items():
+        assert told(row) == ("not_applicable", None, "none"), name
+        assert row["standing"] == "not_applicable"
 
 
-@each_kind
 @pytest.mark.parametrize("release", [PYTHON, RUST])
-@pytest.mark.parametrize(("said", "side"), [("a", "hf"), ("b", "vllm"), ("c", "neither"), (None, "unknown")])
-def test_disputed_with_the_side_the_gateway_is_on(said: str | None, side: str, release: str, kind: str, tmp_path: Path):
+def test_disputed_with_the_side_the_gateway_is_on(release: str, tmp_path: Path):
     """Line 5: counted apart. What differs from the reference is told all the same; it is no defect in a layer."""
-    answered = replay(CASES[kind], said)
-    if kind == "tokenize" and said is None:
-        answered["output_sha256"] = None
-    row = one(tmp_path, [claim(CASES[kind])], [heard(CASES[kind], release, "b")], [answered])
-    assert told(row) == ("disputed", side, "none")
-    assert row["what"] == {"hf": "same", "unknown": None}.get(side, WHAT[kind])
-    assert (row["first_layer"], row["fingerprint"]) == (None, None)
+    scenes = {
+        (kind, side): ([claim(case_id)], [heard(case_id, release, "b")], [answered])
+        for kind, case_id in CASES.items()
+        for side, answered in {
+            "hf": replay(case_id, "a"),
+            "vllm": replay(case_id, "b"),
+            "neither": replay(case_id, "c"),
+            "unknown": silent(case_id),
+        }.items()
+    }
+    for (kind, side), row in judged(tmp_path, scenes).items():
+        assert told(row) == ("disputed", side, "none"), kind
+        assert row["what"] == {"hf": "same", "unknown": None}.get(side, WHAT[kind])
+        assert (row["first_layer"], row["fingerprint"]) == (None, None)
 
 
-@each_kind
-def test_disputed_by_a_refusal_has_sides_too(kind: str, tmp_path: Path):
+def test_disputed_by_a_refusal_has_sides_too(tmp_path: Path):
     """vLLM refuses: so does the gateway, or it gives what the reference gives, or a third answer."""
-    case_id = CASES[kind]
-    for said, side in ((turned_away(case_id), "vllm"), (replay(case_id), "hf"), (replay(case_id, "c"), "neither")):
-        row = one(tmp_path / side, [claim(case_id)], [refusal(case_id, PYTHON)], [said])
+    scenes = {
+        (kind, side): ([claim(case_id)], [refusal(case_id, PYTHON)], [said])
+        for kind, case_id in CASES.items()
+        for side, said in (
+            ("vllm", turned_away(case_id)),
+            ("hf", replay(case_id)),
+            ("neither", replay(case_id, "c")),
+        )
+    }
+    for (_, side), row in judged(tmp_path, scenes).items():
         assert told(row) == ("disputed", side, "none")
 
 
@@ -104,12 +148,13 @@ def test_disputed_by_a_chunk_plan_is_vllm_s_side_when_a_plan_of_it_says_so(tmp_p
     assert told(one(tmp_path, [claim(PARSE)], answers, [replay(PARSE, "b")])) == ("disputed", "vllm", "none")
 
 
-@pytest.mark.parametrize("answered", [replay(PARSE), replay(PARSE, "b"), turned_away(PARSE)])
-def test_what_is_made_of_malformed_output_is_policy(answered: Row, tmp_path: Path):
+def test_what_is_made_of_malformed_output_is_policy(tmp_path: Path):
     """Line 6, before lines 7 and 8: engines differ, and there is no reference."""
     answers = [heard(PARSE, PYTHON), heard(PARSE, SGLANG, "b")]
-    row = one(tmp_path, [no_claim(PARSE)], answers, [answered], malformed=[PARSE])
-    assert told(row) == ("policy", "none_documented", "pass")
+    said = (replay(PARSE), replay(PARSE, "b"), turned_away(PARSE))
+    scenes = {number: ([no_claim(PARSE)], answers, [answered]) for number, answered in enumerate(said)}
+    for row in judged(tmp_path, scenes, malformed=True).values():
+        assert told(row) == ("policy", "none_documented", "pass")
 
 
 def test_malformed_output_that_cannot_exist_is_not_applicable(tmp_path: Path):
@@ -118,123 +163,139 @@ def test_malformed_output_that_cannot_exist_is_not_applicable(tmp_path: Path):
     assert told(one(tmp_path, claims, [], [replay(PARSE)], malformed=[PARSE]))[0] == "not_applicable"
 
 
-@each_kind
-@pytest.mark.parametrize("releases", [(PYTHON, SGLANG), (PYTHON, RUST)])
-def test_engines_split_when_two_of_them_differ_and_there_is_no_truth(kind: str, releases: tuple, tmp_path: Path):
+def test_engines_split_when_two_of_them_differ_and_there_is_no_truth(tmp_path: Path):
     """Line 7; a refusal against a result is a difference."""
-    first, second = releases
-    for number, other in enumerate((heard(CASES[kind], second, "b"), refusal(CASES[kind], second))):
-        answers = [heard(CASES[kind], first), other]
-        row = one(tmp_path / str(number), [no_claim(CASES[kind])], answers, [replay(CASES[kind])])
-        assert told(row) == ("engines_split", None, "pass")
+    scenes = {
+        (kind, second, number): ([no_claim(case_id)], [heard(case_id, PYTHON), other], [replay(case_id)])
+        for kind, case_id in CASES.items()
+        for second in (SGLANG, RUST)
+        for number, other in enumerate((heard(case_id, second, "b"), refusal(case_id, second)))
+    }
+    for name, row in judged(tmp_path, scenes).items():
+        assert told(row) == ("engines_split", None, "pass"), name
 
 
-@each_kind
-def test_engines_do_not_split_by_older_releases_other_outputs_or_failures(kind: str, tmp_path: Path):
+def test_engines_do_not_split_by_older_releases_other_outputs_or_failures(tmp_path: Path):
     """Pinned evidence of one and the same output counts; under a chunk plan an engine differs from itself alone."""
-    case_id = CASES[kind]
-    answers = [heard(case_id, PYTHON), heard(case_id, "sglang-0.9", "b")]
-    answers.append(heard(case_id, SGLANG, "b", outcome="measurement_failed"))
-    if kind in ("parse", "detokenize"):
-        answers.append(heard(case_id, RUST, "b", given="other"))
-    if kind == "parse":
-        answers.append(heard(case_id, SGLANG, "b", mode="size-2"))
-    engines = (*ENGINES, "sglang-0.9")
-    row = one(tmp_path, [no_claim(case_id)], answers, [replay(case_id)], engines=engines)
-    assert told(row) == ("unverified", "no_reference", "none")
+    scenes = {}
+    for kind, case_id in CASES.items():
+        answers = [heard(case_id, PYTHON), heard(case_id, "sglang-0.9", "b")]
+        answers.append(heard(case_id, SGLANG, "b", outcome="measurement_failed"))
+        if kind in ("parse", "detokenize"):
+            answers.append(heard(case_id, RUST, "b", given="other"))
+        if kind == "parse":
+            answers.append(heard(case_id, SGLANG, "b", mode="size-2"))
+        scenes[kind] = ([no_claim(case_id)], answers, [replay(case_id)])
+    for row in judged(tmp_path, scenes, engines=(*ENGINES, "sglang-0.9")).values():
+        assert told(row) == ("unverified", "no_reference", "none")
 
 
-@each_kind
-@pytest.mark.parametrize("claims", ["unproven", "absent"])
-def test_unverified_without_a_truth(claims: str, kind: str, tmp_path: Path):
+def test_unverified_without_a_truth(tmp_path: Path):
     """Line 8: the reference proves nothing, or is not there; one engine alone is no truth."""
-    rows = [no_claim(CASES[kind])] if claims == "unproven" else []
-    row = one(tmp_path, rows, [heard(CASES[kind], PYTHON, "b")], [replay(CASES[kind])])
-    assert told(row) == ("unverified", "no_reference", "none")
-    assert row["standing"] == "no_truth"
+    scenes = {
+        (kind, number): (claims, [heard(case_id, PYTHON, "b")], [replay(case_id)])
+        for kind, case_id in CASES.items()
+        for number, claims in enumerate(([no_claim(case_id)], []))
+    }
+    for row in judged(tmp_path, scenes).values():
+        assert told(row) == ("unverified", "no_reference", "none")
+        assert row["standing"] == "no_truth"
 
 
-@each_kind
-def test_unverified_when_nothing_was_seen_to_compare_by(kind: str, tmp_path: Path):
+def test_unverified_when_nothing_was_seen_to_compare_by(tmp_path: Path):
     """Not observed is never equal: an answer without ids, text or message."""
-    answered = replay(CASES[kind], None)
-    if kind == "tokenize":
-        answered["output_sha256"] = None
-    row = one(tmp_path, [claim(CASES[kind])], [heard(CASES[kind], PYTHON)], [answered])
-    assert told(row) == ("unverified", "not_observable", "none")
-    assert (row["standing"], row["coverage"], row["what"]) == ("settled", None, None)
+    scenes = {kind: ([claim(case_id)], [heard(case_id, PYTHON)], [silent(case_id)]) for kind, case_id in CASES.items()}
+    for row in judged(tmp_path, scenes).values():
+        assert told(row) == ("unverified", "not_observable", "none")
+        assert (row["standing"], row["coverage"], row["what"]) == ("settled", None, None)
 
 
-@pytest.mark.parametrize("kind", ["parse", "detokenize"])
-@pytest.mark.parametrize("said", ["a", "b"])
-def test_unverified_when_the_engine_gave_another_output(said: str, kind: str, tmp_path: Path):
+def test_unverified_when_the_engine_gave_another_output(tmp_path: Path):
     """The reference says nothing of these ids: neither equal nor different."""
-    row = one(tmp_path, [claim(CASES[kind])], [], [replay(CASES[kind], said, given="other")])
-    assert told(row) == ("unverified", "other_output", "none")
+    scenes = {
+        (kind, said): ([claim(CASES[kind])], [], [replay(CASES[kind], said, given="other")])
+        for kind in ("parse", "detokenize")
+        for said in ("a", "b")
+    }
+    for row in judged(tmp_path, scenes).values():
+        assert told(row) == ("unverified", "other_output", "none")
 
 
 def test_a_prompt_seen_as_a_text_alone_is_not_judged(tmp_path: Path):
     """Texts prove no ids, whether they are equal or not."""
-    for said in ("a", "b"):
-        row = one(tmp_path / said, [claim(RENDER)], [], [replay(RENDER, said, prompt_sha256=None)])
+    scenes = {said: ([claim(RENDER)], [], [replay(RENDER, said, prompt_sha256=None)]) for said in ("a", "b")}
+    for row in judged(tmp_path, scenes).values():
         assert told(row) == ("unverified", "not_observable", "none")
 
 
-@each_kind
-@pytest.mark.parametrize("settled", [True, False])
-def test_rejected_when_the_truth_is_a_result(settled: bool, kind: str, tmp_path: Path):
+def test_rejected_when_the_truth_is_a_result(tmp_path: Path):
     """Line 9, with the gateway's code and words; a case that is provisional is judged as one that is settled."""
-    answers = [heard(CASES[kind], PYTHON)] if settled else []
-    row = one(tmp_path, [claim(CASES[kind])], answers, [turned_away(CASES[kind])])
-    assert told(row) == ("rejected", "bad_request", "fail")
-    assert columns([row], "code", "message", "http_status") == [("bad_request", "in its words", 400)]
-    assert (row["standing"], row["what"]) == ("settled" if settled else "provisional", "rejected")
-    layer = {"render": "template", "tokenize": "tokens", "detokenize": "detokenize", "parse": "api"}[kind]
-    assert row["fingerprint"] == f"smg-1.13.0:{layer}:rejected:bad_request:alpha"
+    scenes = {
+        (kind, standing): ([claim(case_id)], answers, [turned_away(case_id)])
+        for kind, case_id in CASES.items()
+        for standing, answers in (("settled", [heard(case_id, PYTHON)]), ("provisional", []))
+    }
+    for (kind, standing), row in judged(tmp_path, scenes).items():
+        assert told(row) == ("rejected", "bad_request", "fail")
+        assert columns([row], "code", "message", "http_status") == [("bad_request", "in its words", 400)]
+        assert (row["standing"], row["what"]) == (standing, "rejected")
+        layer = {"render": "template", "tokenize": "tokens", "detokenize": "detokenize", "parse": "api"}[kind]
+        assert row["fingerprint"] == f"smg-1.13.0:{layer}:rejected:bad_request:alpha"
 
 
-@each_kind
-def test_regression_when_the_result_differs(kind: str, tmp_path: Path):
+def test_regression_when_the_result_differs(tmp_path: Path):
     """Line 10, with the engines that differ too."""
-    answers = [heard(CASES[kind], PYTHON), heard(CASES[kind], SGLANG, "c")]
-    row = one(tmp_path, [claim(CASES[kind])], answers, [replay(CASES[kind], "b")])
-    assert told(row) == ("regression", None, "fail")
-    assert (row["what"], row["engines"]) == (WHAT[kind], ["sglang"])
+    scenes = {
+        kind: ([claim(case_id)], [heard(case_id, PYTHON), heard(case_id, SGLANG, "c")], [replay(case_id, "b")])
+        for kind, case_id in CASES.items()
+    }
+    for kind, row in judged(tmp_path, scenes).items():
+        assert told(row) == ("regression", None, "fail")
+        assert (row["what"], row["engines"]) == (WHAT[kind], ["sglang"])
 
 
-@pytest.mark.parametrize("kind", ["render", "parse"])
-def test_regression_when_the_truth_refuses_and_the_gateway_does_not(kind: str, tmp_path: Path):
+def test_regression_when_the_truth_refuses_and_the_gateway_does_not(tmp_path: Path):
     """Line 10: there is an answer where there should be none."""
-    row = one(tmp_path, [no_claim(CASES[kind], "rejected", "error")], [], [replay(CASES[kind])])
-    assert told(row) == ("regression", None, "fail")
-    assert row["what"] == "accepted"
+    scenes = {
+        kind: ([no_claim(CASES[kind], "rejected", "error")], [], [replay(CASES[kind])]) for kind in ("render", "parse")
+    }
+    for row in judged(tmp_path, scenes).values():
+        assert told(row) == ("regression", None, "fail")
+        assert row["what"] == "accepted"
 
 
-@pytest.mark.parametrize("kind", ["render", "parse"])
-def test_two_refusals_are_equal_whatever_their_words(kind: str, tmp_path: Path):
+def test_two_refusals_are_equal_whatever_their_words(tmp_path: Path):
     """Line 13: the template raises, the gateway refuses."""
-    row = one(tmp_path, [no_claim(CASES[kind], "rejected", "error", reason="r")], [], [turned_away(CASES[kind])])
-    assert told(row) == ("match", None, "pass")
-    assert row["what"] == "same"
+    scenes = {
+        kind: ([no_claim(CASES[kind], "rejected", "error", reason="r")], [], [turned_away(CASES[kind])])
+        for kind in ("render", "parse")
+    }
+    for row in judged(tmp_path, scenes).values():
+        assert told(row) == ("match", None, "pass")
+        assert row["what"] == "same"
 
 
-@each_kind
-@pytest.mark.parametrize("release", [None, PYTHON, SGLANG])
-def test_match_when_the_gateway_gives_the_truth(release: str | None, kind: str, tmp_path: Path):
+def test_match_when_the_gateway_gives_the_truth(tmp_path: Path):
     """Line 13, settled or provisional."""
-    answers = [heard(CASES[kind], release)] if release else []
-    row = one(tmp_path, [claim(CASES[kind])], answers, [replay(CASES[kind])])
-    assert told(row) == ("match", None, "pass")
-    assert placed(row) == ("same", None, None, None)
-    assert (row["fingerprint"], row["engines"], row["respelled"]) == (None, [], False)
+    scenes = {
+        (kind, release): ([claim(case_id)], [heard(case_id, release)] if release else [], [replay(case_id)])
+        for kind, case_id in CASES.items()
+        for release in (None, PYTHON, SGLANG)
+    }
+    for row in judged(tmp_path, scenes).values():
+        assert told(row) == ("match", None, "pass")
+        assert placed(row) == ("same", None, None, None)
+        assert (row["fingerprint"], row["engines"], row["respelled"]) == (None, [], False)
 
 
-@each_kind
-def test_engine_defect_when_an_engine_differs_where_the_gateway_does_not(kind: str, tmp_path: Path):
+def test_engine_defect_when_an_engine_differs_where_the_gateway_does_not(tmp_path: Path):
     """Line 12: the case is settled by vLLM, and SGLang differs, or refuses."""
-    for number, wrong in enumerate((heard(CASES[kind], SGLANG, "b"), refusal(CASES[kind], SGLANG))):
-        answers = [heard(CASES[kind], PYTHON), wrong]
-        row = one(tmp_path / str(number), [claim(CASES[kind])], answers, [replay(CASES[kind])])
+    scenes = {
+        (kind, number): ([claim(case_id)], [heard(case_id, PYTHON), wrong], [replay(case_id)])
+        for kind, case_id in CASES.items()
+        for number, wrong in enumerate((heard(case_id, SGLANG, "b"), refusal(case_id, SGLANG)))
+    }
+    for row in judged(tmp_path, scenes).values():
         assert told(row) == ("engine_defect", None, "fail")
         assert (row["engines"], row["waived"]) == (["sglang"], [])
         assert row["fingerprint"] == "smg-1.13.0:engine_defect:sglang:alpha"
@@ -243,10 +304,12 @@ def test_engine_defect_when_an_engine_differs_where_the_gateway_does_not(kind: s
 def test_an_engine_s_older_release_is_no_defect_and_a_plan_of_it_is(tmp_path: Path):
     """The pinned release counts, under every plan."""
     answers = [heard(PARSE, "sglang-0.9", "b"), heard(PARSE, SGLANG)]
-    engines = ("sglang-0.9", SGLANG)
-    assert told(one(tmp_path / "1", [claim(PARSE)], answers, [replay(PARSE)], engines=engines))[0] == "match"
-    answers.append(heard(PARSE, SGLANG, "b", mode="size-2"))
-    assert told(one(tmp_path / "2", [claim(PARSE)], answers, [replay(PARSE)], engines=engines))[0] == "engine_defect"
+    scenes = {
+        "match": ([claim(PARSE)], answers, [replay(PARSE)]),
+        "engine_defect": ([claim(PARSE)], [*answers, heard(PARSE, SGLANG, "b", mode="size-2")], [replay(PARSE)]),
+    }
+    for verdict, row in judged(tmp_path, scenes, engines=("sglang-0.9", SGLANG)).items():
+        assert row["verdict"] == verdict
 
 
 def test_engine_defect_is_waived_when_each_such_engine_is(tmp_path: Path):
@@ -387,24 +450,25 @@ def test_respelled_arguments_match_and_are_marked(tmp_path: Path):
     assert (row["verdict"], row["respelled"]) == ("regression", False)
 
 
-@pytest.mark.parametrize(
-    ("reference", "gateway", "field"),
-    [
-        ({"content": "a b"}, {"content": "a c"}, "content"),
-        ({"content": None}, {"content": "a"}, "content"),
-        ({"content": "", "reasoning_content": "r"}, {"content": None, "reasoning_content": "s"}, "reasoning_content"),
-        ({"content": "a"}, {"content": "a"}, "tool_calls"),
-        ({"spaced": ""}, {"spaced": " "}, "whitespace"),
-    ],
-)
-@pytest.mark.parametrize("plan", [None, "size-2"])
-def test_the_field_of_a_message_is_named(reference: dict, gateway: dict, field: str, plan: str | None, tmp_path: Path):
+FIELDS = [
+    ({"content": "a b"}, {"content": "a c"}, "content"),
+    ({"content": None}, {"content": "a"}, "content"),
+    ({"content": "", "reasoning_content": "r"}, {"content": None, "reasoning_content": "s"}, "reasoning_content"),
+    ({"content": "a"}, {"content": "a"}, "tool_calls"),
+    ({"spaced": ""}, {"spaced": " "}, "whitespace"),
+]
+
+
+def test_the_field_of_a_message_is_named(tmp_path: Path):
     """And stands in the fingerprint, that of a stream in its own layer."""
-    said = "a" if field == "whitespace" else "b"
-    row = one(tmp_path, [claim(PARSE, **reference)], [], [replay(PARSE, said, plan, **gateway)])
-    layer = "streaming" if plan else "parse"
-    assert placed(row) == ("message", field, layer, "at_or_before")
-    assert row["fingerprint"] == f"smg-1.13.0:{layer}:message:{field}:alpha"
+    scenes = {}
+    for number, (reference, gateway, field) in enumerate(FIELDS):
+        for plan, layer in ((None, "parse"), ("size-2", "streaming")):
+            answered = replay(PARSE, "a" if field == "whitespace" else "b", plan, **gateway)
+            scenes[number, field, layer] = ([claim(PARSE, **reference)], [], [answered])
+    for (_, field, layer), row in judged(tmp_path, scenes).items():
+        assert placed(row) == ("message", field, layer, "at_or_before")
+        assert row["fingerprint"] == f"smg-1.13.0:{layer}:message:{field}:alpha"
 
 
 WORDS = {
@@ -428,28 +492,29 @@ def test_finish_reasons_are_compared_by_class(reference: str, tmp_path: Path):
         assert placed(rows[row["case_id"]])[:3] == ("finish-reason", None, "parse"), row["finish_reason"]
 
 
-@pytest.mark.parametrize(
-    ("counts", "field"),
-    [
-        ({"usage_prompt_tokens": 9, "prompt_tokens": 8}, "prompt"),
-        ({"usage_completion_tokens": 9, "completion_tokens": 8}, "completion"),
-        (
-            {"usage_prompt_tokens": 9, "prompt_tokens": 9, "usage_completion_tokens": 0, "completion_tokens": 1},
-            "completion",
-        ),
-        ({"usage_prompt_tokens": 9, "prompt_tokens": 9, "usage_completion_tokens": 1, "completion_tokens": 1}, None),
-        ({"usage_prompt_tokens": 9}, None),
-        ({"completion_tokens": 9}, None),
-    ],
-)
-def test_usage_is_what_the_engine_counted(counts: dict, field: str | None, tmp_path: Path):
+USAGE = [
+    ({"usage_prompt_tokens": 9, "prompt_tokens": 8}, "prompt"),
+    ({"usage_completion_tokens": 9, "completion_tokens": 8}, "completion"),
+    (
+        {"usage_prompt_tokens": 9, "prompt_tokens": 9, "usage_completion_tokens": 0, "completion_tokens": 1},
+        "completion",
+    ),
+    ({"usage_prompt_tokens": 9, "prompt_tokens": 9, "usage_completion_tokens": 1, "completion_tokens": 1}, None),
+    ({"usage_prompt_tokens": 9}, None),
+    ({"completion_tokens": 9}, None),
+]
+
+
+def test_usage_is_what_the_engine_counted(tmp_path: Path):
     """Where both were seen: a gateway that says nothing, or an engine that was not looked at, proves nothing wrong."""
-    row = one(tmp_path, [claim(PARSE)], [], [replay(PARSE, **counts)])
-    if field is None:
-        assert row["verdict"] == "match"
-    else:
-        assert placed(row)[:3] == ("usage", field, "api")
-        assert row["fingerprint"] == f"smg-1.13.0:api:usage:{field}:alpha"
+    scenes = {n: ([claim(PARSE)], [], [replay(PARSE, **counts)]) for n, (counts, _) in enumerate(USAGE)}
+    for number, row in judged(tmp_path, scenes).items():
+        _, field = USAGE[number]
+        if field is None:
+            assert row["verdict"] == "match"
+        else:
+            assert placed(row)[:3] == ("usage", field, "api")
+            assert row["fingerprint"] == f"smg-1.13.0:api:usage:{field}:alpha"
 
 
 def test_a_wrong_message_comes_before_finish_reason_and_usage(tmp_path: Path):
@@ -469,24 +534,25 @@ def test_a_broken_frame_is_the_stream_s_whatever_the_message(tmp_path: Path):
         assert rows[1]["fingerprint"] == "smg-1.13.0:streaming:framing:no-done:alpha"
 
 
-@pytest.mark.parametrize(
-    ("plan", "said", "in_pieces", "is_buffered"),
-    [
-        ("per_token", "c" * 16, False, True),
-        ("per_token", "c" * 15, False, False),
-        ("per_token", "c" * 16, True, False),
-        ("per_token", "c" * 16, None, False),
-        ("size-2", "c" * 16, False, False),
-        (None, "c" * 16, False, False),
-    ],
-)
-def test_a_long_text_id_by_id_has_to_come_in_pieces(
-    plan: str | None, said: str, in_pieces: bool | None, is_buffered: bool, tmp_path: Path
-):
+BUFFERED = [
+    ("per_token", "c" * 16, False, True),
+    ("per_token", "c" * 15, False, False),
+    ("per_token", "c" * 16, True, False),
+    ("per_token", "c" * 16, None, False),
+    ("size-2", "c" * 16, False, False),
+    (None, "c" * 16, False, False),
+]
+
+
+def test_a_long_text_id_by_id_has_to_come_in_pieces(tmp_path: Path):
     """buffered: 16 characters or more, streamed id by id, in one event. Calls may come whole."""
-    row = one(tmp_path, [claim(PARSE, said)], [], [replay(PARSE, said, plan, in_pieces=in_pieces)])
-    assert placed(row)[0] == ("buffered" if is_buffered else "same")
-    assert row["first_layer"] == ("streaming" if is_buffered else None)
+    scenes = {
+        (plan, said, in_pieces, buffered): ([claim(PARSE, said)], [], [replay(PARSE, said, plan, in_pieces=in_pieces)])
+        for plan, said, in_pieces, buffered in BUFFERED
+    }
+    for (*_, is_buffered), row in judged(tmp_path, scenes).items():
+        assert placed(row)[0] == ("buffered" if is_buffered else "same")
+        assert row["first_layer"] == ("streaming" if is_buffered else None)
 
 
 def test_reasoning_counts_as_text_that_comes_in_pieces(tmp_path: Path):
@@ -496,84 +562,77 @@ def test_reasoning_counts_as_text_that_comes_in_pieces(tmp_path: Path):
     assert row["what"] == "buffered"
 
 
-@pytest.mark.parametrize("pieces", [True, False])
-def test_a_text_without_pieces_covers_the_text_alone(pieces: bool, tmp_path: Path):
+def test_a_text_without_pieces_covers_the_text_alone(tmp_path: Path):
     """detokenize: gateways show the joined text; that is marked. Every other comparison is full."""
-    row = one(tmp_path, [claim(CASES["detokenize"])], [], [replay(CASES["detokenize"], "a" if pieces else "b")])
-    assert row["coverage"] == "text"
-    for kind in ("render", "parse", "tokenize"):
-        assert one(tmp_path / kind, [claim(CASES[kind])], [], [replay(CASES[kind])])["coverage"] == "full"
-    row = one(tmp_path / "4", [claim(CASES["detokenize"])], [], [turned_away(CASES["detokenize"])])
-    assert row["coverage"] == "full"
+    scenes = {(kind, "a"): ([claim(case_id)], [], [replay(case_id)]) for kind, case_id in CASES.items()}
+    case_id = CASES["detokenize"]
+    scenes["detokenize", "b"] = ([claim(case_id)], [], [replay(case_id, "b")])
+    scenes["detokenize", "refused"] = ([claim(case_id)], [], [turned_away(case_id)])
+    for (kind, said), row in judged(tmp_path, scenes).items():
+        assert row["coverage"] == ("text" if kind == "detokenize" and said != "refused" else "full")
 
 
 # ── layers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("seen", "layer", "localisation"),
-    [
-        (prompts("b", text="a", bare="b"), "tokens", "exact"),
-        (prompts("b", text="a", bare="a"), "tokens", "exact"),
-        (prompts("b", text="b", bare="a"), "special_tokens", "exact"),
-        (prompts("b", text="b", bare="b"), "template", "exact"),
-        (prompts("b", text="b"), "template", "exact"),
-        (prompts("b"), "tokens", "at_or_before"),
-        (prompts("b", bare="a"), "special_tokens", "exact"),
-        (prompts("b", bare="b"), "tokens", "at_or_before"),
-    ],
-)
-def test_a_prompt_s_ids_text_and_special_ids_tell_its_layer(seen: Row, layer: str, localisation: str, tmp_path: Path):
+PROMPTS = [
+    (prompts("b", text="a", bare="b"), "tokens", "exact"),
+    (prompts("b", text="a", bare="a"), "tokens", "exact"),
+    (prompts("b", text="b", bare="a"), "special_tokens", "exact"),
+    (prompts("b", text="b", bare="b"), "template", "exact"),
+    (prompts("b", text="b"), "template", "exact"),
+    (prompts("b"), "tokens", "at_or_before"),
+    (prompts("b", bare="a"), "special_tokens", "exact"),
+    (prompts("b", bare="b"), "tokens", "at_or_before"),
+]
+
+
+def test_a_prompt_s_ids_text_and_special_ids_tell_its_layer(tmp_path: Path):
     """Equal texts leave the tokenizer; equal ids without the special ones leave those; a text that was not seen leaves
     open what comes before the tokens."""
-    row = one(tmp_path, [claim(RENDER)], [], [replay(RENDER, "b") | seen])
-    assert placed(row) == ("prompt-ids", None, layer, localisation)
-    assert row["fingerprint"] == f"smg-1.13.0:{layer}:prompt-ids:alpha"
+    scenes = {n: ([claim(RENDER)], [], [replay(RENDER, "b") | seen]) for n, (seen, *_) in enumerate(PROMPTS)}
+    for number, row in judged(tmp_path, scenes).items():
+        _, layer, localisation = PROMPTS[number]
+        assert placed(row) == ("prompt-ids", None, layer, localisation), number
+        assert row["fingerprint"] == f"smg-1.13.0:{layer}:prompt-ids:alpha"
 
 
-@pytest.mark.parametrize(
-    ("kind", "layer", "localisation"),
-    [
-        ("render", "template", "exact"),
-        ("tokenize", "tokens", "exact"),
-        ("detokenize", "detokenize", "exact"),
-        ("parse", "api", "at_or_before"),
-    ],
-)
-def test_a_refusal_s_layer(kind: str, layer: str, localisation: str, tmp_path: Path):
+def test_a_refusal_s_layer(tmp_path: Path):
     """Of a refused output nothing before the answer was seen."""
-    row = one(tmp_path, [claim(CASES[kind])], [], [turned_away(CASES[kind])])
-    assert placed(row) == ("rejected", None, layer, localisation)
+    scenes = {kind: ([claim(case_id)], [], [turned_away(case_id)]) for kind, case_id in CASES.items()}
+    assert {kind: placed(row) for kind, row in judged(tmp_path, scenes).items()} == {
+        "render": ("rejected", None, "template", "exact"),
+        "tokenize": ("rejected", None, "tokens", "exact"),
+        "detokenize": ("rejected", None, "detokenize", "exact"),
+        "parse": ("rejected", None, "api", "at_or_before"),
+    }
 
 
-@pytest.mark.parametrize(("kind", "layer"), [("tokenize", "tokens"), ("detokenize", "detokenize")])
-def test_ids_and_texts_have_layers_of_their_own(kind: str, layer: str, tmp_path: Path):
+def test_ids_and_texts_have_layers_of_their_own(tmp_path: Path):
     """One kind, one layer."""
-    row = one(tmp_path, [claim(CASES[kind])], [], [replay(CASES[kind], "b")])
-    assert placed(row) == (WHAT[kind], None, layer, "exact")
+    layers = {"tokenize": "tokens", "detokenize": "detokenize"}
+    scenes = {kind: ([claim(CASES[kind])], [], [replay(CASES[kind], "b")]) for kind in layers}
+    for kind, row in judged(tmp_path, scenes).items():
+        assert placed(row) == (WHAT[kind], None, layers[kind], "exact")
 
 
 TEXTS = {letter: {"output_text_sha256": digest(letter)} for letter in "xy"}
 
 
-@pytest.mark.parametrize(
-    ("decoded", "layer", "localisation"),
-    [
-        (TEXTS["x"], "parse", "exact"),
-        (TEXTS["y"], "detokenize", "exact"),
-        ({}, "parse", "at_or_before"),
-    ],
-)
-@pytest.mark.parametrize(
-    ("wrong", "what"), [({"said": "b"}, "message"), ({"said": "a", "finish_reason": "length"}, "finish-reason")]
-)
-def test_a_wrong_message_of_a_wrong_text_is_the_decoder_s(
-    wrong: dict, what: str, decoded: Row, layer: str, localisation: str, tmp_path: Path
-):
+def test_a_wrong_message_of_a_wrong_text_is_the_decoder_s(tmp_path: Path):
     """The gateway's own decoder, asked for the same ids, says whether the parser had the right text."""
     claims = [claim(PARSE, finish_reason="stop", **TEXTS["x"])]
-    row = one(tmp_path, claims, [], [replay(PARSE, **{"finish_reason": "stop"} | wrong | decoded)])
-    assert (row["what"], *placed(row)[2:]) == (what, layer, localisation)
+    scenes = {
+        (what, layer, localisation): (claims, [], [replay(PARSE, **{"finish_reason": "stop"} | wrong | decoded)])
+        for what, wrong in (("message", {"said": "b"}), ("finish-reason", {"said": "a", "finish_reason": "length"}))
+        for decoded, layer, localisation in (
+            (TEXTS["x"], "parse", "exact"),
+            (TEXTS["y"], "detokenize", "exact"),
+            ({}, "parse", "at_or_before"),
+        )
+    }
+    for name, row in judged(tmp_path, scenes).items():
+        assert (row["what"], *placed(row)[2:]) == name
 
 
 def test_a_wrong_text_under_a_right_message_is_no_difference(tmp_path: Path):
@@ -587,63 +646,79 @@ def test_a_wrong_text_under_a_right_message_is_no_difference(tmp_path: Path):
     assert placed(row)[2:] == ("api", "exact")
 
 
-def streams(root: Path, at_once: Row | None, stream: Row, **reference) -> tuple:
-    """Return layer and localisation of the stream."""
-    rows = ask(made(root, [claim(PARSE, **reference)], [], [*filter(None, [at_once]), stream]), "verdict")
-    [row] = [row for row in rows if row["mode"] == "stream"]
-    return columns([row], "first_layer", "localisation")[0]
-
-
 PLAN = "size-2"
+
+
+def streams(root: Path, scenes: dict[Any, tuple[Row | None, Row, Row]]) -> dict[Any, tuple]:
+    """Return scene → layer and localisation of its stream. A scene is the row at once, the stream, and what the
+    reference holds besides."""
+    rows = {
+        name: ([claim(PARSE, **reference)], [], [*([at_once] if at_once else []), stream])
+        for name, (at_once, stream, reference) in scenes.items()
+    }
+    return {
+        name: columns(found, "first_layer", "localisation")[-1]  # a stream stands behind what was asked at once
+        for name, found in played(root, rows).items()
+    }
 
 
 def test_a_stream_that_is_wrong_alone_is_streaming(tmp_path: Path):
     """At once it is right."""
-    assert streams(tmp_path, replay(PARSE), replay(PARSE, "b", PLAN)) == ("streaming", "exact")
+    found = streams(tmp_path, {"alone": (replay(PARSE), replay(PARSE, "b", PLAN), {})})
+    assert found == {"alone": ("streaming", "exact")}
 
 
 def test_a_stream_that_is_wrong_in_the_same_way_is_of_that_layer(tmp_path: Path):
     """The same message: the parser's; of a wrong text the decoder's."""
-    reference = TEXTS["x"]
-    wrong = replay(PARSE, "b", PLAN)
-    assert streams(tmp_path / "1", replay(PARSE, "b", **TEXTS["x"]), wrong, **reference) == ("parse", "exact")
-    assert streams(tmp_path / "2", replay(PARSE, "b", **TEXTS["y"]), wrong, **reference) == ("detokenize", "exact")
-    assert streams(tmp_path / "3", replay(PARSE, "b"), wrong, **reference) == ("parse", "at_or_before")
+    wrong, x, y = replay(PARSE, "b", PLAN), TEXTS["x"], TEXTS["y"]
+    scenes = {
+        ("parse", "exact"): (replay(PARSE, "b", **x), wrong, x),
+        ("detokenize", "exact"): (replay(PARSE, "b", **y), wrong, x),
+        ("parse", "at_or_before"): (replay(PARSE, "b"), wrong, x),
+    }
+    assert streams(tmp_path, scenes) == {name: name for name in scenes}
 
 
-@pytest.mark.parametrize(
-    "at_once",
-    [
-        replay(PARSE, "c"),
-        turned_away(PARSE),
-        replay(PARSE, "a", finish_reason="length"),
-        replay(PARSE, "b", finish_reason="length"),
-        None,
-        broken(PARSE),
-        replay(PARSE, "b", given="other"),
-    ],
-)
-def test_a_stream_that_is_wrong_in_another_way_is_streaming(at_once: Row | None, tmp_path: Path):
+def test_a_stream_that_is_wrong_in_another_way_is_streaming(tmp_path: Path):
     """The answer in one piece is wrong too, or unknown: the place is not certain."""
+    at_once = [
+        *(replay(PARSE, "c"), turned_away(PARSE), replay(PARSE, "a", finish_reason="length")),
+        *(replay(PARSE, "b", finish_reason="length"), None, broken(PARSE)),
+    ]
     stream = replay(PARSE, "b", PLAN, finish_reason="stop")
-    assert streams(tmp_path, at_once, stream, finish_reason="stop") == ("streaming", "at_or_before")
+    scenes = {number: (row, stream, {"finish_reason": "stop"}) for number, row in enumerate(at_once)}
+    assert set(streams(tmp_path / "1", scenes).values()) == {("streaming", "at_or_before")}
+    replays = [replay(PARSE, "b", given="other"), stream]
+    rows = ask(made(tmp_path / "2", [claim(PARSE)], [], replays), "verdict")
+    assert [row["first_layer"] for row in rows if row["mode"] == "stream"] == ["streaming"]
 
 
 def test_refusals_finish_reasons_and_usage_of_a_stream_follow_the_same_rule(tmp_path: Path):
     """Refused both times is the api's; refused as a stream alone is the stream's."""
-    assert streams(tmp_path / "1", turned_away(PARSE), turned_away(PARSE, plan=PLAN)) == ("api", "at_or_before")
-    assert streams(tmp_path / "2", replay(PARSE), turned_away(PARSE, plan=PLAN)) == ("streaming", "exact")
     reference = {"finish_reason": "stop"}
     length, stop = {"finish_reason": "length"}, {"finish_reason": "stop"}
-    stream = replay(PARSE, plan=PLAN, **length)
-    assert streams(tmp_path / "3", replay(PARSE, **length), stream, **reference) == ("parse", "at_or_before")
-    assert streams(tmp_path / "4", replay(PARSE, **stop), stream, **reference) == ("streaming", "exact")
     usage = {"usage_prompt_tokens": 1, "prompt_tokens": 2}
-    stream = replay(PARSE, plan=PLAN, **usage)
-    assert streams(tmp_path / "5", replay(PARSE, **usage), stream) == ("api", "at_or_before")
-    assert streams(tmp_path / "6", replay(PARSE), stream) == ("streaming", "exact")
     other = {"usage_completion_tokens": 1, "completion_tokens": 2}
-    assert streams(tmp_path / "7", replay(PARSE, **other), stream) == ("streaming", "at_or_before")
+    refused, cut, counted = turned_away(PARSE, plan=PLAN), replay(PARSE, plan=PLAN, **length), replay(PARSE, plan=PLAN)
+    counted |= usage
+    scenes = {
+        1: (turned_away(PARSE), refused, {}),
+        2: (replay(PARSE), refused, {}),
+        3: (replay(PARSE, **length), cut, reference),
+        4: (replay(PARSE, **stop), cut, reference),
+        5: (replay(PARSE, **usage), counted, {}),
+        6: (replay(PARSE), counted, {}),
+        7: (replay(PARSE, **other), counted, {}),
+    }
+    assert streams(tmp_path, scenes) == {
+        1: ("api", "at_or_before"),
+        2: ("streaming", "exact"),
+        3: ("parse", "at_or_before"),
+        4: ("streaming", "exact"),
+        5: ("api", "at_or_before"),
+        6: ("streaming", "exact"),
+        7: ("streaming", "at_or_before"),
+    }
 
 
 def test_streams_are_held_against_their_own_target_and_output(tmp_path: Path):
@@ -836,7 +911,7 @@ drawn_cases = st.lists(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(drawn_cases)
 def test_any_rows_give_one_verdict_per_replay(tmp_path_factory: pytest.TempPathFactory, drawn):
     """Repeated answers of engines, two encoders, several plans and overlapping entries: one row per replay, none lost,

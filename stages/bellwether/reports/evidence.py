@@ -208,12 +208,6 @@ create macro departure(claim, observed) as case
     else 'same'
 end;
 
-create macro departure_field(claim, observed, what) as case what
-    when 'framing' then observed.framing
-    when 'message' then message_part(claim, observed)
-    when 'usage' then wrong_usage(observed)
-end;
-
 -- of a departure that was seen at once. The same decoder reads both prompts: texts that are equal leave the tokenizer,
 -- and ids that are equal without the special ones leave those
 create macro departure_layer(observed, claim_text, what) as case
