@@ -23,7 +23,7 @@ A fault takes the place of a stage:
 | served | name of a model | the one it is listed by |
 | reply | the request, its body, and a function that answers | the answer |
 
-Plain chats of one word, by which adapters find out whom they speak to, are answered without the fault.
+Plain chats of one word, by which adapters find out whom they speak to, are `spared`: answered without the fault.
 """
 
 from __future__ import annotations
@@ -226,6 +226,8 @@ class FaultyGateway:
     upstream: str | None = None
     """host:port of the engine, where no worker is registered."""
     fault: Stages = RIGHT
+    spared: tuple[str, ...] = PROBES
+    """Chats that are answered rightly, whatever the fault."""
     url: str = ""
     _workers: dict[str, Body] = field(default_factory=dict)
     _tokenizers: dict[str, str] = field(default_factory=dict)
@@ -257,13 +259,13 @@ class FaultyGateway:
                 channel.close()
 
     @contextmanager
-    def wrong(self, fault: Stages) -> Iterator[None]:
+    def wrong(self, fault: Stages, spared: tuple[str, ...] = PROBES) -> Iterator[None]:
         """Have the fault meanwhile."""
-        self.fault = fault
+        self.fault, self.spared = fault, spared
         try:
             yield
         finally:
-            self.fault = RIGHT
+            self.fault, self.spared = RIGHT, PROBES
 
     def _routes(self) -> dict[str, Handler]:
         return {
@@ -350,7 +352,7 @@ class FaultyGateway:
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         body = json.loads(await request.text())
-        if [message.get("content") for message in body["messages"]] in [[probe] for probe in PROBES]:
+        if [message.get("content") for message in body["messages"]] in [[probe] for probe in self.spared]:
             return await self._answer(request, body, RIGHT)
         fault = self.fault
         return await fault.reply(request, body, lambda: self._answer(request, body, fault))
@@ -588,6 +590,11 @@ def first_call_of_two_lost(chunks: Parts) -> Parts:
     ]
 
 
+def all_one_call(chunks: Parts) -> Parts:
+    """Give every call the index of the first."""
+    return [[part if part.call is None else replace(part, call=0) for part in chunk] for chunk in chunks]
+
+
 def last_chunk_lost(chunks: Parts) -> Parts:
     """Forget what comes together with the end."""
     return [*chunks[:-1], []]
@@ -691,6 +698,7 @@ FAULTS = {
     "merges-deltas": Stages(sent=in_one_part("content")),
     "swaps-two-deltas": Stages(sent=two_swapped),
     "loses-a-call-of-two-in-a-chunk": Stages(sent=first_call_of_two_lost),
+    "numbers-all-calls-alike": Stages(sent=all_one_call),
     "loses-the-last-chunk": Stages(sent=last_chunk_lost),
     "splits-characters": Stages(decoded=alone),
     "streams-stop-for-calls": Stages(streamed_reason=lambda reason: "stop"),

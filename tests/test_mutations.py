@@ -20,18 +20,18 @@ from click.testing import CliRunner
 from bellwether import import_corpus, observe, record, verify
 from bellwether.chunk_plans import chunk_plans
 from bellwether.cli import cli
-from bellwether.gateways import behind
-from bellwether.gateways.chat import FRAMING
+from bellwether.gateways import behind, chat
 from bellwether.gateways.openai import OpenAi
 from bellwether.gateways.process import free_ports
 from bellwether.gateways.smg import Smg
 from bellwether.gateways.targets import Reach, live_target
+from bellwether.observing import localise
 from bellwether.observing.replays import Selection
 from bellwether.params import read_manifest
 from bellwether.reports.database import connect
 from bellwether.reports.verdicts.rules import LAYERS
 from bellwether.verify import Wanted
-from faulty_gateway import FAULTS, RIGHT, FaultyGateway
+from faulty_gateway import FAULTS, PROBES, RIGHT, FaultyGateway
 from support import ROOT, load_checkpoint, miniature
 
 pytestmark = pytest.mark.xdist_group("mutations")  # one miniature for all tests of this file
@@ -104,6 +104,7 @@ def gateway(checkout: Path) -> Iterator[FaultyGateway]:
         yield running
 
 
+decoder_of = functools.cache(localise.decoder_of)
 vocabulary_size = functools.cache(observe.vocabulary_size)
 
 
@@ -119,6 +120,7 @@ class Wrong:
     """`full`, and chunk plans; by all others it matches."""
     verdict: str = "regression"
     reason: str | None = None
+    localisation: str | None = "exact"
 
 
 @dataclass
@@ -139,11 +141,11 @@ class Verified:
         where: dict[tuple, set[str]] = {}
         for row in self.rows:
             if row["verdict"] != "match":
-                names = ("case_id", "first_layer", "what", "field", "verdict", "reason")
+                names = ("case_id", "first_layer", "what", "field", "verdict", "reason", "localisation")
                 where.setdefault(tuple(row[name] for name in names), set()).add(row["plan"] or row["mode"])
         return {
-            Wrong(case_id, layer, what, part, frozenset(modes), verdict, reason)
-            for (case_id, layer, what, part, verdict, reason), modes in where.items()
+            Wrong(case_id, layer, what, part, frozenset(modes), *others)
+            for (case_id, layer, what, part, *others), modes in where.items()
         }
 
 
@@ -165,13 +167,21 @@ class Runs:
             summary = verify.main(self.checkout, live_target(kind, kind, reach), wanted)
         return Verified(summary.exit_status, json.loads(wanted.json.read_text("utf-8")))
 
-    def command(self, cases: Iterable[str], fault: str | None = None, *, kind: str = "smg", url: str = "") -> Verified:
+    def command(
+        self,
+        cases: Iterable[str],
+        fault: str | None = None,
+        *,
+        kind: str = "smg",
+        url: str = "",
+        spared: tuple[str, ...] = PROBES,
+    ) -> Verified:
         """Run `bellwether verify` on cases, by PLANS."""
         document = self.folder / "verdict.json"
         options = {"--target": kind, "--url": url or self.gateway.url, "--slug": QWEN, "--root": self.checkout}
         options |= {"--engine-port": self._port(kind), "--store": self.folder / "tables", "--json": document}
         listed = [*options.items(), *(("--case", case) for case in cases), *(("--plan", plan) for plan in PLANS)]
-        with self.gateway.wrong(FAULTS[fault] if fault else RIGHT):
+        with self.gateway.wrong(FAULTS[fault] if fault else RIGHT, spared):
             result = CliRunner().invoke(cli, ["verify", *(str(word) for pair in listed for word in pair)])
         assert isinstance(result.exception, SystemExit | None), result.exception
         assert "Traceback" not in result.output
@@ -186,8 +196,9 @@ class Runs:
 
 @pytest.fixture
 def runs(checkout: Path, gateway: FaultyGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
-    # half a second for each run, to read the same file
+    # half a second for each run, to read the same files
     monkeypatch.setattr(observe, "vocabulary_size", vocabulary_size)
+    monkeypatch.setattr(localise, "decoder_of", decoder_of)
     return Runs(checkout, gateway, tmp_path)
 
 
@@ -240,6 +251,7 @@ MUTATIONS = {
     "merges-deltas": [Wrong(SHORT, "streaming", "buffered", None, frozenset({"per_token"}))],
     "swaps-two-deltas": [Wrong(SHORT, "streaming", "message", "content", frozenset({"per_token", "size-5"}))],
     "loses-a-call-of-two-in-a-chunk": [Wrong(TWO_CALLS, "streaming", "message", "tool_calls", frozenset({"whole"}))],
+    "numbers-all-calls-alike": [Wrong(TWO_CALLS, "streaming", "message", "tool_calls", STREAMS)],
     "loses-the-last-chunk": [Wrong(SHORT, "streaming", "message", "content", frozenset({"whole", "size-5"}))],
     "splits-characters": [Wrong(ACCENTS, "streaming", "message", "tool_calls", frozenset({"per_token", "size-5"}))],
     "streams-stop-for-calls": [Wrong(EMPTY_CALL, "streaming", "finish-reason", None, STREAMS)],
@@ -252,7 +264,7 @@ MUTATIONS = {
     "counts-completion-tokens-wrong": [Wrong(SHORT, "api", "usage", "completion", EVERYWHERE)],
     "refuses-tools": [
         Wrong(TOOLS, "template", "rejected", None, AT_ONCE, "rejected", "no_tools"),
-        Wrong(SAID_AND_CALLED, "api", "rejected", None, EVERYWHERE, "rejected", "no_tools"),
+        Wrong(SAID_AND_CALLED, "api", "rejected", None, EVERYWHERE, "rejected", "no_tools", "at_or_before"),
     ],
 }
 """Fault → what it does to which cases."""
@@ -294,6 +306,14 @@ def test_a_fault_is_found_in_its_layer(runs: Runs, fault: str) -> None:
     assert all(one["playbook"]["means"] and one["examples"] for one in verified.document["findings"])
 
 
+def test_what_was_not_seen_is_not_said_to_be_right(runs: Runs) -> None:
+    """By a chat alone no text of ids is seen: what is wrong with a message may be wrong before it is read."""
+    verified = runs.verify([TWO_CALLS], "loses-the-second-call", kind="openai", plans=PLANS)
+    assert verified.wrong == {
+        Wrong(TWO_CALLS, "parse", "message", "tool_calls", EVERYWHERE, localisation="at_or_before")
+    }
+
+
 TOLERATED = {
     "spells-numbers-with-a-fraction": (NUMBER, 4),
     "says-tool-use": (EMPTY_CALL, 0),
@@ -331,20 +351,42 @@ BROKEN = {
 """Fault → reason → answers without a verdict for it."""
 
 
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait less for an answer, for a model to be listed, and for a capture."""
+    monkeypatch.setattr(Smg, "seconds", 1.0)
+    for route in (chat.complete, chat.stream):
+        monkeypatch.setattr(route, "__kwdefaults__", {"seconds": 1.0})
+    monkeypatch.setattr(OpenAi.__init__, "__kwdefaults__", {"headers": None, "patience": 0.5})
+    monkeypatch.setattr(behind, "CAPTURE_SECONDS", 0.2)
+
+
 @pytest.mark.parametrize("fault", BROKEN)
 def test_a_broken_gateway_gets_no_verdict(runs: Runs, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     """Exit status 2 and the reason, and no traceback; a render and a parse alike."""
-    monkeypatch.setattr(Smg, "seconds", 1.0)
+    impatient(monkeypatch)
     verified = runs.command([PLAIN, SHORT], fault)
     expected = set()
     for reason, where in BROKEN[fault].items():
         verdict = "missing" if reason == "no_capture" else "measurement_failed"
-        expected.add(Wrong(SHORT, None, None, None, where, verdict, reason))
+        expected.add(Wrong(SHORT, None, None, None, where, verdict, reason, None))
         if where >= AT_ONCE:
-            expected.add(Wrong(PLAIN, None, None, None, AT_ONCE, verdict, reason))
+            expected.add(Wrong(PLAIN, None, None, None, AT_ONCE, verdict, reason, None))
     assert verified.wrong == expected
     assert verified.exit_status == 2
     assert all(reason.replace("_", "-") in verified.said.replace("_", "-") for reason in BROKEN[fault])
+
+
+@pytest.mark.parametrize("kind", ["smg", "openai"])
+@pytest.mark.parametrize(("fault", "reason"), [("hangs", "timeout"), ("fails", "http-500"), ("redirects", "redirect")])
+def test_a_gateway_that_is_broken_from_the_first_chat_gets_no_verdict(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, fault: str, reason: str, kind: str
+) -> None:
+    """Nothing can be opened: all that was asked for has no verdict, for that reason."""
+    impatient(monkeypatch)
+    verified = runs.command([SHORT], fault, kind=kind, spared=())
+    assert verified.wrong == {Wrong(SHORT, None, None, None, EVERYWHERE, "measurement_failed", reason, None)}
+    assert verified.exit_status == 2
+    assert reason in verified.said
 
 
 @pytest.mark.parametrize(
@@ -354,11 +396,10 @@ def test_any_gateway_that_is_broken_gets_no_verdict(
     runs: Runs, monkeypatch: pytest.MonkeyPatch, fault: str, reason: str
 ) -> None:
     """The same by the adapter of any gateway; it waits for a model to be listed, and for captures."""
-    monkeypatch.setattr(OpenAi.__init__, "__kwdefaults__", {"headers": None, "patience": 0.5})
-    monkeypatch.setattr(behind, "CAPTURE_SECONDS", 0.2)
+    impatient(monkeypatch)
     verified = runs.command([SHORT], fault, kind="openai")
     verdict = "missing" if reason == "no_capture" else "measurement_failed"
-    assert verified.wrong == {Wrong(SHORT, None, None, None, EVERYWHERE, verdict, reason)}
+    assert verified.wrong == {Wrong(SHORT, None, None, None, EVERYWHERE, verdict, reason, None)}
     assert verified.exit_status == 2
 
 
@@ -391,5 +432,5 @@ def test_every_difference_and_every_rule_of_framing_is_proved() -> None:
     wrong = [one for mutation in MUTATIONS.values() for one in mutation]
     whats = {"rejected", "accepted", "prompt-ids", "ids", "text", "framing", "message", "finish-reason", "usage"}
     assert {one.what for one in wrong} == {*whats, "buffered"}
-    assert {one.field for one in wrong if one.what == "framing"} == set(FRAMING)
+    assert {one.field for one in wrong if one.what == "framing"} == set(chat.FRAMING)
     assert {one.field for one in wrong if one.what == "usage"} == {"prompt", "completion"}
