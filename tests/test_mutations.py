@@ -248,7 +248,10 @@ MUTATIONS = {
     "adds-a-newline": [Wrong(SHORT, "parse", "message", "whitespace", EVERYWHERE)],
     "spells-numbers-as-text": [Wrong(NUMBER, "parse", "message", "tool_calls", EVERYWHERE)],
     "says-stop-for-calls": [Wrong(EMPTY_CALL, "parse", "finish-reason", None, EVERYWHERE)],
-    "merges-deltas": [Wrong(SHORT, "streaming", "buffered", None, frozenset({"per_token"}))],
+    "merges-deltas": [
+        Wrong(SHORT, "streaming", "buffered", None, frozenset({"per_token"})),
+        Wrong(THOUGHT, "streaming", "buffered", None, frozenset({"per_token"})),
+    ],
     "swaps-two-deltas": [Wrong(SHORT, "streaming", "message", "content", frozenset({"per_token", "size-5"}))],
     "loses-a-call-of-two-in-a-chunk": [Wrong(TWO_CALLS, "streaming", "message", "tool_calls", frozenset({"whole"}))],
     "numbers-all-calls-alike": [Wrong(TWO_CALLS, "streaming", "message", "tool_calls", STREAMS)],

@@ -92,6 +92,16 @@ def test_text_in_one_event_came_in_no_pieces() -> None:
     assert chat.joined(sse(chunk(content="a"), chunk(reasoning_content="b"), END, "[DONE]"), {}).in_pieces is True
 
 
+@pytest.mark.parametrize("late", ["content", "reasoning_content"])
+@pytest.mark.parametrize(("length", "in_pieces"), [(15, True), (16, False)])
+def test_each_long_text_has_to_come_in_pieces(late: str, length: int, in_pieces: bool) -> None:
+    """Reasoning id by id does not make up for an answer that comes at once, nor the other way round."""
+    other = {"content": "reasoning_content", "reasoning_content": "content"}[late]
+    pieces = [chunk(**{other: "word "}) for _ in range(9)]
+    said = sse(*pieces, chunk(**{late: "x" * length}), END, "[DONE]")
+    assert chat.joined(said, {}).in_pieces is in_pieces
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -91,7 +91,7 @@ class Answer:
     framing: str | None = None
     """Streams: the first rule of `chat.FRAMING` that does not hold."""
     in_pieces: bool | None = None
-    """Streams: whether the text came in more than one event."""
+    """Streams: whether text came in more than one event, and so did content and reasoning, each where it is long."""
     prompt_ids: list[int] | None = None
     """What the engine was sent, where that is seen."""
 

@@ -34,6 +34,8 @@ REFUSALS = (400, 422)
 """Statuses by which a server says that the request is at fault; all others say nothing of it."""
 PARSER = "x-smg-parser"
 DONE = b"[DONE]"
+LONG = 16
+"""Characters of a text that takes more than one event, where its ids come one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,8 +291,13 @@ class _Stream:
             usage=self.usage,
             parser=parser,
             framing=next((rule for rule, is_broken in zip(FRAMING, broken, strict=True) if is_broken), None),
-            in_pieces=self.texts > 1,
+            in_pieces=self._in_pieces(),
         )
+
+    def _in_pieces(self) -> bool:
+        """Return whether text came in more than one event, and none was all of a long content or reasoning."""
+        alone = (pieces[0] for pieces in (self.content, self.reasoning) if len(pieces) == 1)
+        return self.texts > 1 and all(len(text) < LONG for text in alone)
 
 
 def _text(value: dict[str, Any], name: str) -> str | None:

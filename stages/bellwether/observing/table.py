@@ -48,7 +48,12 @@ OBSERVATION = pa.schema(
         _field("prompt_tokens", NUMBER, "parse: ids the engine was sent"),
         _field("completion_tokens", NUMBER, "parse: ids the engine gave"),
         _field("framing", TEXT, "stream: the first rule of server-sent events and chat chunks that is broken"),
-        _field("in_pieces", FLAG, "stream: whether content and reasoning_content came in more than one event"),
+        _field(
+            "in_pieces",
+            FLAG,
+            "stream: whether text came in more than one event, and so did content and reasoning_content, each where it"
+            " has 16 characters or more",
+        ),
     ],
     metadata=WITNESS.metadata,
 )
