@@ -87,7 +87,6 @@ def orphan(send: signal.Signals) -> list[int]:
     parent = subprocess.Popen(
         [*python(PARENT), WITH_A_CHILD],
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": str(ROOT / "stages")},
         text=True,
     )

@@ -757,7 +757,7 @@ def test_no_gateway_outlives_who_started_it(send: signal.Signals) -> None:
     """Interrupted, ended, killed."""
     command = [sys.executable, "-c", ALONE]
     paths = {**os.environ, "PYTHONPATH": str(ROOT / "stages")}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=paths, text=True) as parent:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=paths, text=True) as parent:
         pid = int(parent.stdout.readline())
         assert alive(pid)
         parent.send_signal(send)
