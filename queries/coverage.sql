@@ -1,6 +1,6 @@
--- One row per gateway, checkpoint and kind: how many cases there are, how many were sent, and how many were judged; of the
--- others why not. Each case counts once, and the columns from judged on add up to cases. A case is judged when all its
--- replays were measured and one of them was held against a truth, a policy or a split of engines; replays are all rows.
+-- One row per gateway, checkpoint and kind: how many cases there are, how many were sent, and how many were judged; of
+-- the others why not. Each case counts once, and the columns from judged on add up to cases. A case is judged when all
+-- its replays were measured and one of them was held against a truth, a policy or a split of engines; replays are rows.
 -- not_sent: outside the share drawn or the selection, dependent on the clock, or of a kind that cannot be observed.
 with
 

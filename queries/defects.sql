@@ -1,7 +1,7 @@
--- One row per finding of `verdict` in what a gateway did: a fingerprint, and how often it was seen. known are the rows of it
--- that are excused, plans the chunk plans it shows under. It was seen with the releases first_version to last_version of
--- the gateway; age is their number. engines_like gives, engine by engine, in how many of the cases its pinned release says
--- what the gateway says, at once.
+-- One row per finding of `verdict` in what a gateway did: a fingerprint, and how often it was seen. known are the rows of
+-- it that are excused, plans the chunk plans it shows under, exact whether its layer is certain in all of them. It was
+-- seen with the releases first_version to last_version of the gateway; age is their number. engines_like gives, engine by
+-- engine, in how many of the cases its pinned release says at once what the gateway says.
 -- example is the case of the least name; the smallest ones and what they say are in verdict_examples.sql.
 with
 
@@ -108,5 +108,5 @@ from grouped
 inner join ages on grouped.gateway = ages.gateway and grouped.finding = ages.finding
 left join likeness on grouped.fingerprint = likeness.fingerprint
 left join scope on grouped.checkpoint = scope.checkpoint
-order by grouped.gateway, grouped.release_order, grouped.target, scope.place nulls last, grouped.checkpoint, grouped.kind,
-    layer_rank(grouped.layer), grouped.what, grouped.field
+order by grouped.gateway, grouped.release_order, grouped.target, scope.place nulls last, grouped.checkpoint,
+    grouped.kind, layer_rank(grouped.layer), grouped.what, grouped.field

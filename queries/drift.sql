@@ -1,8 +1,9 @@
 -- One row per way in which an answer to one and the same case moved: from one release of an engine to the next (axis
--- `release`), and from another Git revision to this checkout (`revision`; needs `--against`), for engines and for every
--- source of the reference. what is the first difference, or: same; claim (a reference that proved nothing now does, or
--- the reverse); appeared and disappeared (an answer that was not there before, or is no more: not asked or not measured,
--- which is no equality); null where one side holds nothing to compare by.
+-- `release`), and from another Git revision to this checkout (`revision`; needs `--against`), for engines, for gateways
+-- (under every plan), and for every source of the reference. What a gateway's next release changed is in target_drift.sql.
+-- what is the first difference, or: same; claim (a reference that proved nothing now does, or the reverse); appeared and
+-- disappeared (an answer that was not there before, or is no more: not asked or not measured, which is no equality); null
+-- where one side holds nothing to compare by.
 with
 
 steps as (
@@ -102,12 +103,50 @@ references_between_revisions as (
         and older.encoder = newer.encoder
 ),
 
+gateways_now as (
+    select observed.*
+    from observed
+    cross join against
+    where observed.answer is not null
+),
+
+gateways_before as (
+    select *
+    from observed_before
+    where answer is not null
+),
+
+gateways_between_revisions as (
+    select
+        'revision' as axis,
+        coalesce(older.target, newer.target) as subject,
+        coalesce(older.checkpoint, newer.checkpoint) as checkpoint,
+        coalesce(older.kind, newer.kind) as kind,
+        coalesce(older.case_id, newer.case_id) as case_id,
+        moved(older, newer) as what,
+        message_field(older, newer) as field,
+    from gateways_before as older
+    full join gateways_now as newer
+        on older.target = newer.target
+        and older.checkpoint = newer.checkpoint
+        and older.kind = newer.kind
+        and older.case_id = newer.case_id
+        and older.mode = newer.mode
+        and coalesce(older.given, ''::blob) = coalesce(newer.given, ''::blob)
+),
+
 moves as (
     select axis, subject, before, after, checkpoint, kind, case_id, what, field
     from between_releases
     union all
     select axis, subject, against.revision, 'checkout', checkpoint, kind, case_id, what, field
-    from (from engines_between_revisions union all from references_between_revisions) as revisions
+    from (
+        from engines_between_revisions
+        union all
+        from gateways_between_revisions
+        union all
+        from references_between_revisions
+    ) as revisions
     cross join against
 )
 

@@ -1,5 +1,5 @@
--- One row per way in which what a gateway does changed from one release to the next, of the same replay (checkpoint, case,
--- mode, plan, output), by layer. move:
+-- One row per way in which what a gateway does changed from one release to the next, of the same replay (checkpoint,
+-- case, mode, plan, output), by layer. move:
 --   fixed         was wrong, is right
 --   broke         was right, is wrong
 --   moved         wrong in both, and in another way; layer is where the newer one is wrong
@@ -106,8 +106,8 @@ select
 from moves
 left join scope on moves.checkpoint = scope.checkpoint
 where moves.move <> 'right'
-group by moves.release_order, scope.place, moves.gateway, moves.before, moves.after, moves.checkpoint, moves.kind, moves.move,
-    moves.layer, moves.what, moves.field
+group by moves.release_order, scope.place, moves.gateway, moves.before, moves.after, moves.checkpoint, moves.kind,
+    moves.move, moves.layer, moves.what, moves.field
 order by moves.gateway, moves.release_order, scope.place nulls last, moves.checkpoint, moves.kind,
     list_position(['broke', 'moved', 'fixed', 'changed', 'same', 'disappeared', 'appeared'], moves.move),
     layer_rank(moves.layer), moves.what, moves.field

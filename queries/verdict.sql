@@ -5,8 +5,8 @@
 --   disputed              there are two truths; reason: which the gateway equals, hf, vllm, neither or unknown
 --   policy                the output is malformed: no template writes it; reason: none_documented, there is no rule for it
 --   engines_split         there is no truth, and pinned releases of engines differ
---   unverified            there is no truth (no_reference), or not of the ids the engine gave (other_output), or nothing
---                         was seen to compare by (not_observable)
+--   unverified            there is no truth (no_reference), or not of the ids the engine gave (other_output), or
+--                         nothing was seen to compare by (not_observable)
 --   rejected              refused, and the truth is a result; reason: the gateway's code
 --   regression            differs from the truth
 --   known_difference      one of these two, and listed as such in queries/known; reason: which

@@ -1,5 +1,5 @@
--- One row per finding of `verdict` and case that shows it best: the three smallest cases by the bytes of what is asked, each
--- by the replay that comes first, at once before streams. number 1 is the smallest input that shows it.
+-- One row per finding of `verdict` and case that shows it best: the three smallest cases by the bytes of what is asked,
+-- each by the replay that comes first, at once before streams. number 1 is the smallest input that shows it.
 -- part          what place counts in: ids, or the text named; null where one side gives no value
 -- place         0-based, the first that differs; the shorter length where one side begins with the other
 -- truth_ids, gateway_ids      8 ids either way of their first difference
@@ -76,8 +76,12 @@ sides as (
 placed as (
     select
         *,
-        first_difference(truth_all_ids, gateway_all_ids) as ids_place,
-        first_difference(truth_all_text, gateway_all_text) as text_place,
+        case when truth_all_ids is not null and gateway_all_ids is not null
+            then first_difference(truth_all_ids, gateway_all_ids)
+        end as ids_place,
+        case when truth_all_text is not null and gateway_all_text is not null
+            then first_difference(truth_all_text, gateway_all_text)
+        end as text_place,
     from sides
 )
 

@@ -13,6 +13,7 @@ REPORTS = (
     *("inventory", "rejections", "sources", "materials", "repeats", "checkpoints"),
     *("witnesses", "disputes", "dispute_examples", "front_ends", "engines_split", "chunk_dependence", "drift"),
     *("waivers", "gaps"),
+    *("verdicts", "defects", "coverage", "target_drift"),
 )
 """Queries whose result is stored as queries/reports/<name>.csv."""
 
@@ -25,6 +26,7 @@ def main(root: Path) -> dict[str, int]:
     """
     database = connect(root)
     database.require_all()
+    database.keep("verdict")
     counts, texts = {}, {}
     for name in REPORTS:  # all before the first is written: stored results are those of one run
         text = io.StringIO()

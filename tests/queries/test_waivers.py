@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 
 from bellwether.cli import cli
 from bellwether.layout import corpus_folder, reference_table
+from observed import TARGET, list_known, replay, write_replays
 from witnessed import ask, checkout, claim, columns, failure, heard, no_claim, refusal, write_answers
 
 ENGINES = ("sglang-0.4", "sglang-0.5", "vllm-2.0")
@@ -151,14 +152,14 @@ def test_no_waiver_is_clean(project: Path):
 
 
 def test_known_differences_that_name_no_case_are_stale(project: Path):
-    """By id or by its beginning; one that names cases is listed with their number."""
+    """By id or by its beginning; of one that names cases nothing is known before a gateway was observed."""
     folder = project / "queries" / "known"
     folder.mkdir()
     entry = '["{}"]\nverdict = "regression"\nreason = "r"\nissue = "https://example.org/2"\n'
     (folder / "smg.toml").write_text(entry.format("alpha/render/a") + entry.format("alpha/render/*"), "utf-8")
     assert columns(ask(project, "known"), "target", "entry", "cases", "state") == [
-        ("smg", "alpha/render/*", 4, "listed"),
-        ("smg", "alpha/render/a", 1, "listed"),
+        ("smg", "alpha/render/*", 4, "unseen"),
+        ("smg", "alpha/render/a", 1, "unseen"),
     ]
     assert bellwether(project, "--check").exit_code == 0
     (folder / "smg.toml").write_text(entry.format("alpha/render/a-") + entry.format("alpha/parse/b*"), "utf-8")
@@ -166,3 +167,19 @@ def test_known_differences_that_name_no_case_are_stale(project: Path):
     assert ran.exit_code == 1
     assert "stale: smg, alpha/render/a-: 0 cases" in ran.stderr
     assert "alpha/parse/b*" not in ran.stderr
+
+
+def test_known_differences_that_match_have_to_go(project: Path):
+    """Observed, and equal: the check fails until the entry is gone, or the gateway differs again."""
+    params = project / "params.yaml"
+    params.write_text(f"{params.read_text('utf-8')}targets: [{TARGET}]\n", "utf-8")
+    list_known(project, ("alpha/render/old", "regression", None))
+    write_replays(project, TARGET, "alpha", [replay("render/s/old")])
+    ran = bellwether(project, "--check")
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert f"matches: {TARGET}, alpha/render/old: 1 cases, 1 asked, 0 replays excused" in ran.stderr
+    write_replays(project, TARGET, "alpha", [replay("render/s/old", "b")])
+    ran = bellwether(project, "--check")
+    assert (ran.exit_code, ran.stdout) == (
+        *(0, f"needed: {TARGET}, alpha/render/old: 1 cases, 1 asked, 1 replays excused\n"),
+    )

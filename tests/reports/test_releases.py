@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bellwether.errors import ParamsError
-from bellwether.reports.releases import covers, releases, version_key
+from bellwether.reports.releases import covers, releases, targets, version_key
 
 
 def test_releases_stand_by_engine_and_the_newest_is_pinned():
@@ -54,3 +54,32 @@ def test_a_name_without_a_version_is_no_release(name: str):
 def test_range_covers_a_version(versions: str, version: str, inside: bool):
     """Candidates count as the versions they are; of a build its number does."""
     assert covers(versions, version) is inside
+
+
+def test_targets_stand_by_gateway_and_a_parser_makes_another_gateway():
+    """1.13.0 came after 1.9.0; of each the newest is pinned."""
+    names = ["smg-1.13.0", "smg-1.13.0-symphony", "smg-1.9.0", "xllamacpp-2026.10.11549", "vllm-rust-0.33.0"]
+    found = targets(dict.fromkeys(names))
+    assert [(one.name, one.gateway, one.version, one.order, one.pinned) for one in found] == [
+        ("smg-1.9.0", "smg", "1.9.0", 1, False),
+        ("smg-1.13.0", "smg", "1.13.0", 2, True),
+        ("smg-1.13.0-symphony", "smg-symphony", "1.13.0", 1, True),
+        ("vllm-rust-0.33.0", "vllm-rust", "0.33.0", 1, True),
+        ("xllamacpp-2026.10.11549", "xllamacpp", "2026.10.11549", 1, True),
+    ]
+
+
+def test_a_target_that_was_asked_says_its_release_itself():
+    """Its name need not; what it says counts."""
+    found = targets({"mine": "7.1", "smg-1.9.0": "1.9.1"})
+    assert [(one.name, one.gateway, one.version) for one in found] == [
+        ("mine", "mine", "7.1"),
+        ("smg-1.9.0", "smg", "1.9.1"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["smg", "smg-", "-1.9.0", "smg-symphony"])
+def test_a_target_without_a_version_is_none(name: str):
+    """Of params.yaml."""
+    with pytest.raises(ParamsError, match=f"'{name}' is no release"):
+        targets({name: None})
