@@ -19,8 +19,11 @@ from bellwether.reports.database import STORED
 from bellwether.witnesses.engines import ENGINES
 from support import ROOT
 
-WITNESSES = "fixtures/witnesses"
-GRAPHS = {folder: yaml.safe_load((ROOT / folder / "dvc.yaml").read_text("utf-8")) for folder in (".", WITNESSES)}
+WITNESSES, OBSERVATIONS = "fixtures/witnesses", "fixtures/observations"
+GRAPHS = {
+    folder: yaml.safe_load((ROOT / folder / "dvc.yaml").read_text("utf-8"))
+    for folder in (".", WITNESSES, OBSERVATIONS)
+}
 GRAPH = {name: stage for graph in GRAPHS.values() for name, stage in graph["stages"].items()}
 PACKAGE = ROOT / "stages"
 
@@ -41,6 +44,7 @@ ENTRIES = {
     "second-references": ["bellwether.second_references"],
     "record": ["bellwether.record", *(table.oracle for table in TABLES.values())],
     "witness": ["bellwether.witness"],
+    "observe": ["bellwether.observe"],
     "patterns": ["bellwether.patterns"],
     "report": ["bellwether.report"],
 }
@@ -53,6 +57,7 @@ ROUTES = {
     "import": ("materials/", "params.py", "layout.py"),
     "record": BUILT,
     "witness": (*BUILT, "materials/"),
+    "observe": (*BUILT, "materials/"),
     "second-references": ("materials/", "params.py", "layout.py", "whole.py"),
     "report": ("corpora/", "case.py", "params.py", "layout.py"),
 }
@@ -154,6 +159,7 @@ def test_report_depends_on_every_table(params):
     tables |= {f"fixtures/{slug}/{kind}/reference.parquet" for slug in params.checkpoints for kind in RECORDED}
     tables |= {path.relative_to(ROOT).as_posix() for path in (ROOT / "fixtures").glob("*/manifest.toml")}
     tables |= {f"{WITNESSES}/{name}" for name in params.engines} | {"fixtures/registries/registries.jsonl"}
+    tables |= {f"{OBSERVATIONS}/{name}" for name in params.targets}
     listed = {dep for dep in GRAPH["report"]["deps"] if dep.startswith("fixtures/")}
     assert listed == tables, "under report in dvc.yaml: " + ", ".join(sorted(listed ^ tables))
 
@@ -198,6 +204,8 @@ def test_lock_holds_no_stage_that_is_gone(params):
     assert set(lock) == expected
     lock = yaml.safe_load((ROOT / WITNESSES / "dvc.lock").read_text("utf-8"))["stages"]
     assert set(lock) == {f"witness@{name}" for name in params.engines}
+    lock = yaml.safe_load((ROOT / OBSERVATIONS / "dvc.lock").read_text("utf-8"))["stages"]
+    assert set(lock) == {f"observe@{name}" for name in params.targets}
 
 
 def test_witnesses_depend_on_what_they_are_asked_from(params):
