@@ -162,7 +162,7 @@ def outcome(environment: ImmutableSandboxedEnvironment, source: str, values: dic
 OPTIONS = ["", "()", "(indent=1)", "(indent=true)", "(indent=1.0)", "(indent=4)", "(sort_keys=true)", "(true)", "(1)"]
 OPTIONS += ["(ensure_ascii=true)", "(separators=(',', ':'))", "(separators=[',', ':'])", "(indent=x)", "(none, 2)"]
 values = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=3)),
+    st.one_of(st.none(), st.booleans(), st.integers(-9, 99), st.floats(allow_nan=False), st.text(max_size=3)),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=2), inner, max_size=3)),
     max_leaves=6,
 )
