@@ -19,11 +19,9 @@ from bellwether.reports.database import STORED
 from bellwether.witnesses.engines import ENGINES
 from support import ROOT
 
-WITNESSES, OBSERVATIONS = "fixtures/witnesses", "fixtures/observations"
-GRAPHS = {
-    folder: yaml.safe_load((ROOT / folder / "dvc.yaml").read_text("utf-8"))
-    for folder in (".", WITNESSES, OBSERVATIONS)
-}
+INPUTS, WITNESSES, OBSERVATIONS = "fixtures", "fixtures/witnesses", "fixtures/observations"
+FOLDERS = (".", INPUTS, WITNESSES, OBSERVATIONS)
+GRAPHS = {folder: yaml.safe_load((ROOT / folder / "dvc.yaml").read_text("utf-8")) for folder in FOLDERS}
 GRAPH = {name: stage for graph in GRAPHS.values() for name, stage in graph["stages"].items()}
 PACKAGE = ROOT / "stages"
 
@@ -184,8 +182,8 @@ def test_vendor_files_are_never_pushed():
 
 
 def test_lock_holds_the_pins_of_every_checkpoint(params):
-    """The sha256 of every oracle input stands verbatim in dvc.lock, for each stage that reads it."""
-    lock = yaml.safe_load((ROOT / "dvc.lock").read_text("utf-8"))["stages"]
+    """The sha256 of every oracle input stands verbatim in a dvc.lock, for each stage that reads it."""
+    lock = locked(".") | locked(INPUTS)
     for slug in params.checkpoints:
         path = f"fixtures/{slug}/manifest.toml"
         manifest = tomllib.loads((ROOT / path).read_text("utf-8"))
@@ -197,15 +195,15 @@ def test_lock_holds_the_pins_of_every_checkpoint(params):
 
 def test_lock_holds_no_stage_that_is_gone(params):
     """DVC keeps the entry of a removed checkpoint; nobody else would notice."""
-    lock = yaml.safe_load((ROOT / "dvc.lock").read_text("utf-8"))["stages"]
     expected = {f"import@{corpus}" for corpus in params.corpora} | {"second-references", "patterns", "report"}
-    stages = ("inputs", "record")
-    expected |= {f"{stage}@{slug}" for stage in stages for slug in params.checkpoints}
-    assert set(lock) == expected
-    lock = yaml.safe_load((ROOT / WITNESSES / "dvc.lock").read_text("utf-8"))["stages"]
-    assert set(lock) == {f"witness@{name}" for name in params.engines}
-    lock = yaml.safe_load((ROOT / OBSERVATIONS / "dvc.lock").read_text("utf-8"))["stages"]
-    assert set(lock) == {f"observe@{name}" for name in params.targets}
+    assert set(locked(".")) == expected | {f"record@{slug}" for slug in params.checkpoints}
+    assert set(locked(INPUTS)) == {f"inputs@{slug}" for slug in params.checkpoints}
+    assert set(locked(WITNESSES)) == {f"witness@{name}" for name in params.engines}
+    assert set(locked(OBSERVATIONS)) == {f"observe@{name}" for name in params.targets}
+
+
+def locked(folder: str) -> dict:
+    return yaml.safe_load((ROOT / folder / "dvc.lock").read_text("utf-8"))["stages"]
 
 
 def test_witnesses_depend_on_what_they_are_asked_from(params):
@@ -226,7 +224,7 @@ def test_what_make_calls_light_is_what_the_registry_of_engines_does(params):
     assert listed == [name for name in params.engines if not ENGINES[name].heavy]
 
 
-def test_dvc_finds_the_witnesses_from_the_root(params):
+def test_dvc_finds_all_graphs_from_the_root(params):
     """A graph below a folder that DVC takes for ignored is not part of `dvc repro`, without a word."""
     listed = subprocess.run(
         [sys.executable, "-m", "dvc", "stage", "list", "--all", "--name-only"],
@@ -236,3 +234,4 @@ def test_dvc_finds_the_witnesses_from_the_root(params):
         check=True,
     ).stdout.split()
     assert {f"{WITNESSES}/dvc.yaml:witness@{name}" for name in params.engines} <= set(listed)
+    assert {f"{INPUTS}/dvc.yaml:inputs@{slug}" for slug in params.checkpoints} <= set(listed)

@@ -17,7 +17,9 @@ from support import ROOT, miniature
 
 SLUGS = ["smollm2-135m-instruct", "qwen3-8b"]
 pytestmark = pytest.mark.xdist_group("pipeline")  # one miniature for all tests of this file
-STAGES = ("inputs", "record")
+STAGES = ("fixtures/dvc.yaml:inputs", "record")
+"""Stages of each checkpoint, as DVC names them from the root."""
+LOCKS = ("dvc.lock", "fixtures/dvc.lock")
 
 
 def dvc(project: Path, *arguments: str) -> subprocess.CompletedProcess:
@@ -47,6 +49,7 @@ def project(tmp_path_factory) -> Path:
     graph = yaml.safe_load((ROOT / "dvc.yaml").read_text("utf-8"))
     _shrink(graph["stages"])
     (root / "dvc.yaml").write_text(yaml.safe_dump(graph, sort_keys=False), "utf-8")
+    shutil.copy(ROOT / "fixtures" / "dvc.yaml", root / "fixtures")
     assert dvc(root, "init", "--no-scm", "-q").returncode == 0
     done = dvc(root, "repro", "--keep-going")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -64,20 +67,20 @@ def _shrink(stages: dict) -> None:
 
 
 def test_unchanged_checkout_has_nothing_to_do(project):
-    """A second run runs no stage and leaves dvc.lock as it is."""
-    lock = (project / "dvc.lock").read_bytes()
+    """A second run runs no stage and leaves each dvc.lock as it is."""
+    locks = [(project / name).read_bytes() for name in LOCKS]
     done = dvc(project, "repro", "--keep-going")
     assert done.returncode == 0
     assert "Running stage" not in done.stdout
-    assert (project / "dvc.lock").read_bytes() == lock
+    assert [(project / name).read_bytes() for name in LOCKS] == locks
 
 
 def test_recording_again_gives_the_same_lock(project):
-    """Without any cached result, the same inputs give the same bytes: every md5 of dvc.lock comes out again."""
-    lock = (project / "dvc.lock").read_bytes()
+    """Without any cached result, the same inputs give the same bytes: every md5 of a dvc.lock comes out again."""
+    locks = [(project / name).read_bytes() for name in LOCKS]
     done = dvc(project, "repro", "--force", "--no-run-cache")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (project / "dvc.lock").read_bytes() == lock
+    assert [(project / name).read_bytes() for name in LOCKS] == locks
 
 
 def test_changed_pin_makes_exactly_its_checkpoint_stale_and_recording_refuses(project, tmp_path):

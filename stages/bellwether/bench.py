@@ -104,17 +104,21 @@ def _cold(root: Path, clone: Path) -> list[list[str]]:
     subprocess.run(["git", "clone", "--quiet", str(root), str(clone)], check=True)
     caches = {"BELLWETHER_CACHE": "downloads", "PIP_CACHE_DIR": "pip", "npm_config_cache": "npm"}
     environment = {**os.environ, **{name: str(clone.parent / folder) for name, folder in caches.items()}}
-    lock = (clone / "dvc.lock").read_bytes()
+
+    def digest_of_locks() -> str:
+        return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(clone.rglob("dvc.lock")))).hexdigest()
+
+    before = digest_of_locks()
     seconds = []
     for _ in range(2):
         begin = time.perf_counter()
         subprocess.run(["make", "repro"], cwd=clone, env=environment, check=True, capture_output=True)
         seconds.append(time.perf_counter() - begin)
-    same = _equal(hashlib.sha256(lock).hexdigest(), hashlib.sha256((clone / "dvc.lock").read_bytes()).hexdigest())
+    same = _equal(before, digest_of_locks())
     return [
         _ratio("make repro in a fresh clone, nothing cached, s", seconds[0], 360, "≤ 1"),
         _ratio("make repro again, unchanged, s", seconds[1], 8, "≤ 1"),
-        ["dvc.lock after it", "", "", same, "equal"],
+        ["each dvc.lock after it", "", "", same, "equal"],
     ]
 
 

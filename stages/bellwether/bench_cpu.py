@@ -89,7 +89,10 @@ def _child(what: str, *arguments: Path | str) -> Any:
 
 
 def _ask(root: Path, slug: str, folder: Path, asked: Path) -> None:
-    """Write the requests of both corpora, in the form in which this checkpoint's template takes them."""
+    """Write the requests of both corpora as JSON texts, in the form in which this checkpoint's template takes them.
+
+    Texts, as a recorder is given them: parsed requests kept alive would make the garbage collector walk over them.
+    """
     from bellwether.oracles.normalisation import as_vllm
     from bellwether.oracles.prompts import TemplateError
 
@@ -108,7 +111,10 @@ def _ask(root: Path, slug: str, folder: Path, asked: Path) -> None:
         raw = {corpus: [normalised(request) for request in requests] for corpus, requests in raw.items()}
     except TemplateError:
         pass  # a template that takes arguments as text only
-    asked.write_text(json.dumps(raw), "utf-8")
+    texts = {
+        corpus: [json.dumps(request, ensure_ascii=False) for request in requests] for corpus, requests in raw.items()
+    }
+    asked.write_text(json.dumps(texts), "utf-8")
 
 
 def _bfcl(root: Path) -> Iterator[dict[str, Any]]:
@@ -180,8 +186,7 @@ def _ours(root: Path, slug: str, folder: Path, asked: Path) -> dict[str, Any]:
 def _timed(asked: Path, answers: Any) -> dict[str, Any]:
     """Return, per corpus, ms of processor time a case and a digest of all answers, equal ones of a case taken once."""
     measured = {}
-    for corpus, requests in json.loads(asked.read_text("utf-8")).items():
-        texts = [json.dumps(request, ensure_ascii=False) for request in requests]
+    for corpus, texts in json.loads(asked.read_text("utf-8")).items():
         begin = time.process_time()
         found = list(answers(texts))
         seconds = time.process_time() - begin

@@ -176,7 +176,7 @@ def checkpoint_templates(root: Path, params: Params) -> dict[str, dict[str, Any]
         if (actual := sha256_of(data)) != manifest.inputs[CONFIG]:
             raise PinMismatch(
                 f"{path}: expected sha256 {manifest.inputs[CONFIG]}, got {actual}",
-                next_step=f"Run `dvc repro inputs@{slug}`; nothing was recorded.",
+                next_step=f"Run `dvc repro fixtures/dvc.yaml:inputs@{slug}`; nothing was recorded.",
             )
         spec = json.loads(data).get(KEY)
         found[slug] = spec if isinstance(spec, dict) else None

@@ -471,10 +471,11 @@ def test_materials_agree_with_the_manifest(slug: str):
         )
 
 
-def test_lock_holds_the_stages_of_the_graph_and_no_other():
+@pytest.mark.parametrize("folder", [".", "fixtures"])
+def test_lock_holds_the_stages_of_the_graph_and_no_other(folder):
     """dvc.lock has one entry per stage of dvc.yaml, each list written out over params.yaml."""
     expected = set()
-    for name, stage in yaml.safe_load((ROOT / "dvc.yaml").read_text("utf-8"))["stages"].items():
+    for name, stage in yaml.safe_load((ROOT / folder / "dvc.yaml").read_text("utf-8"))["stages"].items():
         match stage.get("foreach"):
             case None:
                 expected.add(name)
@@ -484,9 +485,8 @@ def test_lock_holds_the_stages_of_the_graph_and_no_other():
                 expected |= {f"{name}@{corpus}" for corpus in CORPORA}
             case items:
                 expected |= {f"{name}@{item}" for item in items}
-    locked = yaml.safe_load((ROOT / "dvc.lock").read_text("utf-8"))["stages"]
-    assert set(locked) == expected
-    assert {f"import@{corpus}" for corpus in CORPORA} <= expected
+    locked = yaml.safe_load((ROOT / folder / "dvc.lock").read_text("utf-8"))["stages"]
+    assert set(locked) == expected != set()
 
 
 # ── the folders ──────────────────────────────────────────────────────────────────────────────────────────────────────

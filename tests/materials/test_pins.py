@@ -55,7 +55,7 @@ def test_a_changed_byte_is_named_with_both_sha256s(folder: Path):
     assert str(caught.value) == (
         f"{folder} is not what fixtures/tiny/manifest.toml pins\n  abc.txt: expected sha256 {ABC}, got {EMPTY}"
     )
-    assert "dvc repro inputs@tiny" in caught.value.next_step
+    assert "dvc repro fixtures/dvc.yaml:inputs@tiny" in caught.value.next_step
 
 
 def test_an_extra_file_is_named(folder: Path):
@@ -84,7 +84,7 @@ def test_a_missing_file_is_named(folder: Path):
     with pytest.raises(InputUnavailable) as caught:
         verify(MANIFEST, folder)
     assert str(caught.value) == f"{folder / 'sub' / 'empty.txt'} is missing"
-    assert "dvc repro inputs@tiny" in caught.value.next_step
+    assert "dvc repro fixtures/dvc.yaml:inputs@tiny" in caught.value.next_step
 
 
 def test_a_missing_folder_is_a_missing_file(tmp_path: Path):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import tokenization_utils_base
 from transformers.utils import chat_template_utils
 
 from bellwether.oracles.copies import COPIES, hasten_copies, short_way
@@ -86,8 +87,13 @@ def test_short_way_is_taken_once(monkeypatch):
         function = getattr(chat_template_utils, name)
         setattr(original, name, getattr(function, "long_way", function))
         monkeypatch.setattr(chat_template_utils, name, getattr(original, name))
+    normal = tokenization_utils_base._normalize_chat_messages
+    monkeypatch.setattr(tokenization_utils_base, "_normalize_chat_messages", getattr(normal, "long_way", normal))
     hasten_copies()
     first = [getattr(chat_template_utils, name) for name in COPIES]
+    once = tokenization_utils_base._normalize_chat_messages
     hasten_copies()
     assert [getattr(chat_template_utils, name) for name in COPIES] == first
     assert [function.long_way for function in first] == [getattr(original, name) for name in COPIES]
+    assert tokenization_utils_base._normalize_chat_messages is once
+    assert once.long_way is chat_template_utils._normalize_chat_messages

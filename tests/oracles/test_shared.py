@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from itertools import islice
 
 import pytest
 from hypothesis import given, settings
@@ -10,8 +12,10 @@ from hypothesis import strategies as st
 from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from bellwether.oracles import shared
-from bellwether.oracles.shared import once_per_case, one_case, print_once_per_case
+from bellwether.corpora import traces
+from bellwether.oracles import render, shared
+from bellwether.oracles.prompts import HUB_TEMPLATE
+from bellwether.oracles.shared import once_per_case, once_per_message, one_batch, one_case, print_once_per_case
 from support import load_checkpoint
 
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {}}}}}
@@ -68,6 +72,70 @@ def test_nothing_outlives_a_case(copied):
     assert asked[-1] is None
 
 
+# ── messages of a batch ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def turns(count: int) -> list[dict]:
+    return [{"role": "user", "content": [{"type": "text", "text": f"Turn {place}."}]} for place in range(count)]
+
+
+@pytest.fixture
+def copied_messages() -> tuple[list, object]:
+    """Messages that were copied so far, and the copying function."""
+    asked = []
+
+    def copy(messages):
+        asked.extend(messages)
+        return json.loads(json.dumps(messages))
+
+    return asked, once_per_message(copy)
+
+
+def test_message_of_a_batch_is_copied_once_but_the_last_one_each_time(copied_messages):
+    """transformers marks the end of the last message in its copy, also where it is the last of several cases."""
+    asked, copy = copied_messages
+    messages, tools = turns(3), [TOOL]
+    with one_batch():
+        for length in (2, 3):
+            with one_case(tools):
+                first, second = copy(messages[:length]), copy(messages[:length])
+                assert first == second == messages[:length]
+                assert first is not second and first[0] is second[0] is not messages[0]
+                first[-1]["content"][0]["text"] += "MARK"
+        with one_case(tools):
+            assert copy(messages) == messages
+    assert [message["content"][0]["text"] for message in asked] == ["Turn 0.", *["Turn 1."] * 3, *["Turn 2."] * 3]
+
+
+def test_messages_are_copied_each_time_where_they_may_change(copied_messages):
+    """Outside a batch: a round trip changes what it renders."""
+    asked, copy = copied_messages
+    messages = turns(2)
+    with one_case([TOOL]):
+        copy(messages)
+        messages[0]["content"] = "Changed."
+        assert copy(messages)[0]["content"] == "Changed."
+    assert len(asked) == 4
+
+
+def test_cases_of_a_batch_share_only_the_same_tools(copied, copied_messages):
+    """Equal tools are not the same tools; nothing outlives a batch, and one within another has its own."""
+    asked, copy = copied
+    _, copy_messages = copied_messages
+    tools, messages = [TOOL], turns(2)
+    with one_batch():
+        for given_tools in (tools, tools, [TOOL], tools):
+            with one_case(given_tools):
+                copy(given_tools)
+        assert len(asked) == 3
+        with one_case(tools):
+            outer = copy_messages(messages)[0]
+            with one_batch(), one_case(tools):
+                assert copy_messages(messages)[0] is not outer
+            assert copy_messages(messages)[0] is outer
+    assert shared._batch is shared._case is None
+
+
 # ── tojson ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -94,7 +162,7 @@ def outcome(environment: ImmutableSandboxedEnvironment, source: str, values: dic
 OPTIONS = ["", "()", "(indent=1)", "(indent=true)", "(indent=1.0)", "(indent=4)", "(sort_keys=true)", "(true)", "(1)"]
 OPTIONS += ["(ensure_ascii=true)", "(separators=(',', ':'))", "(separators=[',', ':'])", "(indent=x)", "(none, 2)"]
 values = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=3)),
+    st.one_of(st.none(), st.booleans(), st.integers(-9, 99), st.floats(allow_nan=False), st.text(max_size=3)),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=2), inner, max_size=3)),
     max_leaves=6,
 )
@@ -164,3 +232,22 @@ def test_prompts_of_a_case_are_those_of_renders_alone(slug):
             together += [text(asked), text(asked)]
     assert together[::2] == together[1::2] == alone
     assert len(set(alone)) == 3
+
+
+@pytest.mark.parametrize("slug", ["mistral-7b-instruct-v0.3", "gemma-4-e4b-it", "gpt-oss-20b", "qwen3-8b"])
+def test_answers_to_a_batch_are_those_to_cases_alone(slug):
+    """Turns of a conversation, then the same with content in parts; each generated, continued, and generated again."""
+    checkpoint = load_checkpoint(slug)
+    authority = {**checkpoint.manifest.authority, "render": (HUB_TEMPLATE,)}
+    checkpoint = replace(checkpoint, manifest=replace(checkpoint.manifest, authority=authority))
+    turns = [json.loads(case.request) for case in islice(traces.cases(1, 1), 6)]
+    parts = [{**turn, "messages": [in_parts(message) for message in turn["messages"]]} for turn in turns]
+    requests = [{**turn, **way} for turn in turns + parts for way in ({}, {"continue_final_message": True}, {})]
+    cases = [{"case_id": f"render/x/{place}", "request": json.dumps(one)} for place, one in enumerate(requests)]
+    alone = [row for case in cases for row in render.answer(checkpoint, [case])]
+    assert render.answer(checkpoint, cases) == alone
+    assert {row["outcome"] for row in alone} >= {"result"}
+
+
+def in_parts(message: dict) -> dict:
+    return {**message, "content": [{"type": "text", "text": message["content"]}]}

@@ -33,7 +33,7 @@ def verify(manifest: Manifest, folder: Path) -> None:
             actual = sha256_of((folder / name).read_bytes())
         except (FileNotFoundError, IsADirectoryError):
             raise InputUnavailable(
-                f"{folder / name} is missing", next_step=f"Run `dvc repro inputs@{manifest.slug}`."
+                f"{folder / name} is missing", next_step=f"Run `dvc repro fixtures/dvc.yaml:inputs@{manifest.slug}`."
             ) from None
         if actual != expected:
             wrong.append(f"{name}: expected sha256 {expected}, got {actual}")
@@ -42,5 +42,5 @@ def verify(manifest: Manifest, folder: Path) -> None:
     if wrong:
         raise PinMismatch(
             f"{folder} is not what fixtures/{manifest.slug}/manifest.toml pins\n  " + "\n  ".join(wrong),
-            next_step=f"Run `dvc repro inputs@{manifest.slug}`; nothing was recorded.",
+            next_step=f"Run `dvc repro fixtures/dvc.yaml:inputs@{manifest.slug}`; nothing was recorded.",
         )

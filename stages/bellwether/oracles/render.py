@@ -17,18 +17,21 @@ from bellwether.oracles.limits import time_limit
 from bellwether.oracles.normalisation import RAW, VLLM, NonTextPart, as_vllm
 from bellwether.oracles.prompts import HUB_TEMPLATE, CollidingVariable, Prompts, TemplateError
 from bellwether.oracles.refusals import Refusal
-from bellwether.oracles.shared import one_case
+from bellwether.oracles.requests import parsed
+from bellwether.oracles.shared import one_batch, one_case
 
 
 def answer(checkpoint: Checkpoint, cases: list[dict[str, Any]]) -> list[rows.Row]:
     """Return the reference rows of `cases`, in order; all prompts of a batch are encoded together.
 
     The first and last prompt of each conversation are among those whose ids are made in two ways and compared; where
-    one reaches beyond the batch is known from `neighbours.with_neighbours`.
+    one reaches beyond the batch is known from `neighbours.with_neighbours`. What turns of a conversation have in common
+    is parsed, copied and printed once.
     """
-    requests = [json.loads(case["request"]) for case in cases]
+    requests = list(parsed(case["request"] for case in cases))
     ends = {cases[place]["case_id"] for place in conversation_ends(cases, requests)}
-    made = [row for case, request in zip(cases, requests, strict=True) for row in _rows(checkpoint, case, request)]
+    with one_batch():
+        made = [row for case, request in zip(cases, requests, strict=True) for row in _rows(checkpoint, case, request)]
     # one text is often the prompt of several rows
     names = {row["prompt_text"]: f"{row['checkpoint']} {row['case_id']}" for row in made if _lacks_ids(row)}
     compared = {row["prompt_text"] for row in made if row["case_id"] in ends and _lacks_ids(row)}

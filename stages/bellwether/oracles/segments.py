@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 import string
 from array import array
-from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import Model
 
 from bellwether.oracles.aside import encode_aside
+from bellwether.oracles.beginnings import shared_ends
 from bellwether.oracles.tokenizer_state import components, join_state, split_state
 
 CACHE_BYTES = 64 << 20
@@ -255,7 +255,7 @@ class SegmentEncoder:
         A text mostly begins as the one before it. Up to the last cut they share both are split alike, since no token
         that would reach beyond that cut can share characters with it.
         """
-        shared = self._shared(text)
+        shared = shared_ends(text, self._last, self._last_ends)
         segments = self._last_segments[: 2 * shared]
         segments += self._split(text[self._last_ends[shared - 1] :] if shared else text)
         if not shared and (len(segments) == 1 or (self._first and segments[0])):
@@ -268,10 +268,6 @@ class SegmentEncoder:
             ends.append(end)
         self._last, self._last_segments, self._last_ends = text, segments, ends
         return segments
-
-    def _shared(self, text: str) -> int:
-        """Return how many cuts of the text before stand in what it shares with `text` from the start on."""
-        return bisect_left(self._last_ends, True, key=lambda end: not text.startswith(self._last[:end]))
 
     def _encode(self, segments: list[Segment]) -> Iterator[tuple[Segment, bytes]]:
         self.encoded += len(segments)

@@ -115,11 +115,13 @@ def pinned(manifest: Manifest, folder: Path, name: str) -> Path:
     try:
         actual = sha256_of(path.read_bytes())
     except OSError:
-        raise InputUnavailable(f"{path} is missing", next_step=f"Run `dvc repro inputs@{manifest.slug}`.") from None
+        raise InputUnavailable(
+            f"{path} is missing", next_step=f"Run `dvc repro fixtures/dvc.yaml:inputs@{manifest.slug}`."
+        ) from None
     if actual != manifest.inputs[name]:
         raise PinMismatch(
             f"{name}: expected sha256 {manifest.inputs[name]}, got {actual}",
-            next_step=f"Run `dvc repro inputs@{manifest.slug}`; nothing was recorded.",
+            next_step=f"Run `dvc repro fixtures/dvc.yaml:inputs@{manifest.slug}`; nothing was recorded.",
         )
     return path
 
