@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -126,9 +126,10 @@ async def _observe(run: Run, gateway: Gateway, task: Task, progress: Progress) -
     head = {"checkpoint": manifest.slug, "target": target.name, "target_version": gateway.version}
     passing = {str(task.served.folder): "<model>"}
     localiser = Localiser(run.root, manifest, task.served)
+    served = replace(task.served, vocabulary_size=vocabulary_size(task.served.folder) or 0)
     async with AsyncExitStack() as stack:
         try:
-            adapter = await stack.enter_async_context(gateway.open(task.served))
+            adapter = await stack.enter_async_context(gateway.open(served))
         except Failed as reason:
             adapter = reason
             say(f"{target.name} {manifest.slug}: {reason.code}: {reason.message}")
@@ -205,7 +206,6 @@ def task(run: Run, slug: str, path: Path, model: str | None = None) -> Task:
         tool_parser=parsers.get("tool_parser"),
         reasoning_parser=parsers.get("reasoning_parser"),
         eos_ids=eos_ids(folder),
-        vocabulary_size=vocabulary_size(folder) or 0,
     )
     tables = [reference_table(root, slug, name) for name in sorted({RECORDED[kind] for kind in run.target.kinds})]
     for table in tables:

@@ -46,6 +46,7 @@ def test_a_message_says_what_was_counted_by_whom() -> None:
     assert (found["prompt_tokens"], found["completion_tokens"]) == (8, 4)
     assert (found["parser_used"], found["finish_reason"], found["tool_calls"]) == ("legacy", "tool_calls", [call])
     assert (found["output_sha256"], found["plan"], found["in_pieces"]) == (GIVEN, "whole", True)
+    assert found["prompt_sha256"] == digest(*[1] * 8)
 
 
 def test_what_was_not_counted_is_unknown() -> None:

@@ -82,6 +82,7 @@ def _message(replay: Replay, answer: Answer) -> Row:
         **{"usage_prompt_tokens": usage[0], "usage_completion_tokens": usage[1]},
         "prompt_tokens": len(answer.prompt_ids) if seen else None,
         "completion_tokens": sum(map(len, spoken(replay.output))) if seen else None,
+        "prompt_sha256": ids_sha256(_ids(answer.prompt_ids)) if seen else None,
         **{"framing": answer.framing, "in_pieces": answer.in_pieces},
     }
 
