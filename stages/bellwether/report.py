@@ -13,7 +13,7 @@ REPORTS = (
     *("inventory", "rejections", "sources", "materials", "repeats", "checkpoints"),
     *("witnesses", "disputes", "dispute_examples", "front_ends", "engines_split", "chunk_dependence", "drift"),
     *("waivers", "gaps"),
-    *("verdicts", "defects", "coverage", "target_drift"),
+    *("verdicts", "defects", "coverage", "stream_dependence", "target_drift"),
 )
 """Queries whose result is stored as queries/reports/<name>.csv."""
 

@@ -289,6 +289,36 @@ def test_verdicts_are_counted(tmp_path: Path):
     ]
 
 
+def test_a_stream_is_held_against_the_same_gateway_s_answer_at_once(tmp_path: Path):
+    """Disputed or without a truth as well, and where both are wrong; another gateway's, another output's and a failed
+    answer are nothing to hold it against. Equal but for the spelling of arguments is told apart."""
+    name = "parse/s/{}".format
+    claims = [claim(name("settled")), claim(name("disputed")), no_claim(name("unknown")), claim(name("other"))]
+    answers = (heard(name("settled"), PYTHON), heard(name("disputed"), PYTHON, "x"))
+    replays = [
+        *(replay(name("settled")), replay(name("settled"), "b", "whole"), replay(name("settled"), "b", "size-2")),
+        *(
+            replay(name("settled"), plan="size-3"),
+            replay(name("disputed"), "x"),
+            replay(name("disputed"), "y", "whole"),
+        ),
+        *(replay(name("unknown")), turned_away(name("unknown"), plan="whole")),
+        *(replay(name("unknown"), spelt=" ", plan="size-2"), broken(name("unknown"), plan="size-3")),
+        *(
+            replay(name("other"), given="1"),
+            replay(name("other"), "b", "whole"),
+            replay(name("other"), "c", target=OLD),
+        ),
+    ]
+    rows = ask(made(tmp_path, claims, replays, answers, targets=(TARGET, OLD)), "stream_dependence")
+    assert columns(rows, "standing", "what", "field", "plans", "cases", "replays", "example_plan") == [
+        ("disputed", "message", "content", 1, 1, 1, "whole"),
+        ("no_truth", "rejected", None, 1, 1, 1, "whole"),
+        ("no_truth", "respelled", None, 1, 1, 1, "size-2"),
+        ("settled", "message", "content", 2, 1, 2, "size-2"),
+    ]
+
+
 # ── the next release ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
