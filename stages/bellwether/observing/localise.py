@@ -35,9 +35,9 @@ class Localiser:
 
     def add(self, rows: Sequence[Row]) -> Iterator[Row]:
         """Yield the rows, those whose prompt differs from every deciding reference with what tells the layers apart."""
-        baselines = self._baselines({row["case_id"] for row in rows if row.get("prompt_sha256") is not None})
+        baselines = self._baselines({row["case_id"] for row in rows if row.get("prompt_ids") is not None})
         for row in rows:
-            known = baselines.get(row["case_id"], {}) if row.get("prompt_sha256") is not None else {}
+            known = baselines.get(row["case_id"], {}) if row.get("prompt_ids") is not None else {}
             if known and row["prompt_sha256"] not in known:
                 yield row | self._apart(row, next(iter(known.values())))
             else:
