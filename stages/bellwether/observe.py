@@ -133,9 +133,11 @@ async def _observe(run: Run, gateway: Gateway, task: Task, progress: Progress) -
         except Failed as reason:
             adapter = reason
             say(f"{target.name} {manifest.slug}: {reason.code}: {reason.message}")
-        kinds = target.kinds if isinstance(adapter, Failed) else target.kinds & adapter.kinds
+        loaded = not isinstance(adapter, Failed)
+        kinds = target.kinds & adapter.kinds if loaded else target.kinds
+        plans = _both(gateway.plans, target.plans) if loaded else frozenset()  # one row an output says enough
         seen = gateway.facts.get("clock") == run.params.clock.isoformat()
-        replays = Replays(run.root, run.params, manifest, kinds, gateway.plans, seen, run.selection)
+        replays = Replays(run.root, run.params, manifest, kinds, plans, seen, run.selection)
         total = replays.count()
         progress.total += total
         progress.advance(min(parts.rows, total))
@@ -162,6 +164,11 @@ async def _observe(run: Run, gateway: Gateway, task: Task, progress: Progress) -
 
 def _without_first(replays: Iterator[Any], number: int) -> Iterator[Any]:
     return islice(replays, number, None)
+
+
+def _both(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
+    """Return the names in both; None stands for all there are."""
+    return other if one is None else one if other is None else one & other
 
 
 async def _batches(items: AsyncIterator[Any], size: int) -> AsyncIterator[list[Any]]:
@@ -220,7 +227,7 @@ def task(run: Run, slug: str, path: Path, model: str | None = None) -> Task:
     parts = {
         "code": {path.relative_to(package).as_posix(): sha256_of_file(path) for path in code},
         "inside": {path.relative_to(ENVIRONMENTS).as_posix(): sha256_of_file(path) for path in inside},
-        "target": [run.target.name, sorted(run.target.kinds)],
+        "target": [run.target.name, sorted(run.target.kinds), sorted(run.target.plans or ())],
         "scope": [run.params.observe.plans, run.params.observe.share, list(run.params.corpora)],
         "clock": run.params.clock.isoformat(),
         "selection": repr(run.selection),
