@@ -286,6 +286,31 @@ def _headers(context: click.Context, parameter: click.Parameter, values: tuple[s
     return headers
 
 
+def _asked(context: click.Context) -> tuple[str, ...]:
+    """Return the words of the command line that say which gateway, how it is reached, and how much is replayed."""
+    repeat = (
+        "target",
+        "url",
+        "name",
+        "model",
+        "wire",
+        "engine_port",
+        "script",
+        "capture",
+        "parser",
+        "share",
+        "all_plans",
+    )
+    words = []
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name) is click.core.ParameterSource.COMMANDLINE
+        if given and parameter.name in repeat:
+            words.append(parameter.opts[0])
+            if not parameter.is_flag:
+                words.append(str(context.params[parameter.name]))
+    return tuple(words)
+
+
 _file = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -428,6 +453,7 @@ def verify(
         Selection(**chosen),
         scope,
         store,
+        asked=_asked(context),
         fail_fast=fail_fast,
         fresh=fresh,
         json=json_file,

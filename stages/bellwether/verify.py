@@ -40,6 +40,8 @@ class Wanted:
     fail_fast: bool = False
     fresh: bool = False
     """Whether what an interrupted run left is thrown away."""
+    asked: tuple[str, ...] = ()
+    """The words by which a person named the gateway and the scope, for the commands a report shows."""
     json: Path | None = None
     junit: Path | None = None
     sarif: Path | None = None
@@ -92,7 +94,13 @@ def main(root: Path, target: Target, wanted: Wanted) -> Summary:
     tables = [path for one in tasks for path in so_far(one.path)]
     database = connect(root, observations=tables)
     return outputs.write(
-        database, root, json=wanted.json, junit=wanted.junit, sarif=wanted.sarif, stopped=stopped is not None
+        database,
+        root,
+        json=wanted.json,
+        junit=wanted.junit,
+        sarif=wanted.sarif,
+        stopped=stopped is not None,
+        asked=wanted.asked,
     )
 
 

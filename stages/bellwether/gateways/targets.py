@@ -134,7 +134,7 @@ def live_target(kind: str, name: str, reach: Reach, parser: str = "legacy") -> T
             case "smg":
                 from bellwether.gateways.smg import Smg
 
-                return Smg(None, url=reach.url, parser=parser, wire=reach.wire)
+                return Smg(None, url=reach.url, headers=reach.headers, parser=parser, wire=reach.wire)
             case "vllm":
                 from bellwether.gateways.vllm import Vllm
 
