@@ -21,8 +21,9 @@
 -- what          differs first: rejected, accepted (the truth refuses), prompt-ids, ids, text, pieces, framing, message,
 --               finish-reason, usage or buffered; same; null when nothing was compared. A fact on disputed rows too
 -- field         of a message, the violated rule of the framing, the count that is wrong
--- first_layer   template, special_tokens, tokens, detokenize, parse, streaming or api, of what differs from a truth. A
---               stream that is wrong as the answer in one piece is belongs to that one's layer, any other to streaming
+-- first_layer   template, special_tokens, tokens, detokenize, parse, streaming or api, of what differs from a truth, and
+--               of what says neither what the reference nor what vLLM says, beside the reference. A stream that is wrong
+--               as the answer in one piece is belongs to that one's layer, any other to streaming
 -- localisation  exact; at_or_before when a layer before it was not seen, or is wrong in another way
 -- respelled     arguments of the truth's value in other bytes
 -- coverage      full; text when of a text in pieces only the whole was compared
@@ -30,8 +31,8 @@
 -- known         the entry that excuses the row, or has to go
 -- code, message what the gateway said, or what was seen to fail
 -- encoder       whose answer was compared with
--- fingerprint   one per finding: target, layer, what, field or code, checkpoint; of rows that fail, have no verdict or are
---               excused as known
+-- fingerprint   one per finding: target, layer, what, field or code, checkpoint; of rows that fail, have no verdict, are
+--               excused as known, or say what neither side of a dispute says: these begin with the verdict
 with
 
 claimed as (
@@ -387,7 +388,7 @@ labelled as not materialized (
             when beside.what <> 'same' then 'regression'
             else 'equal'
         end as label,
-        label in ('rejected', 'regression') as differs,
+        label in ('rejected', 'regression') or label = 'disputed' and side = 'neither' and beside.what <> 'same' as differs,
         differs and beside.streamed as is_wrong_stream,
         streams.what as whole_what,
         streams.layer as whole_layer,
@@ -532,6 +533,7 @@ select
         when judged.differs then concat_ws(
             ':',
             judged.target,
+            if(judged.verdict = 'disputed', judged.verdict, null),
             judged.first_layer,
             judged.what,
             coalesce(judged.field, if(judged.what = 'rejected', judged.reason_code, null)),

@@ -110,7 +110,8 @@ def test_not_applicable_whatever_the_gateway_does(tmp_path: Path):
 
 @pytest.mark.parametrize("release", [PYTHON, RUST])
 def test_disputed_with_the_side_the_gateway_is_on(release: str, tmp_path: Path):
-    """Line 5: counted apart. What differs from the reference is told all the same; it is no defect in a layer."""
+    """Line 5: counted apart, and no verdict. What differs from the reference is told all the same; and where the gateway
+    says neither what the reference nor what vLLM says, in which layer: whichever is right, it is not."""
     scenes = {
         (kind, side): ([claim(case_id)], [heard(case_id, release, "b")], [answered])
         for kind, case_id in CASES.items()
@@ -124,7 +125,12 @@ def test_disputed_with_the_side_the_gateway_is_on(release: str, tmp_path: Path):
     for (kind, side), row in judged(tmp_path, scenes).items():
         assert told(row) == ("disputed", side, "none"), kind
         assert row["what"] == {"hf": "same", "unknown": None}.get(side, WHAT[kind])
-        assert (row["first_layer"], row["fingerprint"]) == (None, None)
+        if side != "neither":
+            assert (row["first_layer"], row["fingerprint"]) == (None, None)
+            continue
+        layer = {"render": "tokens", "tokenize": "tokens", "detokenize": "detokenize", "parse": "parse"}[kind]
+        assert row["first_layer"] == layer
+        assert row["fingerprint"].startswith(f"smg-1.13.0:disputed:{layer}:{WHAT[kind]}:")
 
 
 def test_disputed_by_a_refusal_has_sides_too(tmp_path: Path):
@@ -883,10 +889,12 @@ def test_every_combination_has_exactly_one_verdict(kind: str, tmp_path: Path):
     assert set(expected.values()) >= set(GATES) - (set() if is_parse else {"policy"})
     for row in rows:
         assert row["gate"] == GATES[row["verdict"]]
-        assert (row["first_layer"] is None) == (row["verdict"] not in ("rejected", "regression", "known_difference"))
-        assert (row["fingerprint"] is None) == (
-            row["gate"] in ("pass", "none") and row["verdict"] != "known_difference"
+        differs = row["verdict"] in ("rejected", "regression", "known_difference")
+        assert (row["first_layer"] is not None) == (differs or row["reason"] == "neither")
+        told = (
+            row["gate"] in ("fail", "no_verdict") or row["verdict"] == "known_difference" or row["reason"] == "neither"
         )
+        assert (row["fingerprint"] is not None) == told
 
 
 GATES = {

@@ -187,6 +187,10 @@ class Summary:
         """Return the findings that are failures to measure."""
         return tuple(one for one in self.findings if one.gate == rules.NO_VERDICT)
 
+    def apart(self) -> tuple[Finding, ...]:
+        """Return the findings in disputed cases: what is said is neither what the reference nor what vLLM says."""
+        return tuple(one for one in self.findings if one.gate == rules.NONE)
+
     def excused(self) -> tuple[Finding, ...]:
         """Return the findings that are listed as known."""
         return tuple(one for one in self.findings if one.gate == rules.PASS)
@@ -236,7 +240,7 @@ select
 from verdicts
 """
 
-GATE_ORDER = (rules.FAIL, rules.NO_VERDICT, rules.PASS)
+GATE_ORDER = (rules.FAIL, rules.NO_VERDICT, rules.PASS, rules.NONE)
 """In which findings are shown."""
 
 

@@ -52,6 +52,8 @@ UNSEEN = {
     "not_selected": "not selected",
 }
 
+APART = "In disputed cases, as neither the reference nor vLLM has it: no verdict, layers beside the reference"
+
 
 def text(summary: Summary, *, most: int = MOST) -> str:
     """Return the report, with a final newline. Shown one by one are at most `most` kinds of findings in the gateway,
@@ -60,8 +62,9 @@ def text(summary: Summary, *, most: int = MOST) -> str:
     blocks = [
         _head(summary),
         _verdicts(summary),
-        _table(kinds),
+        _table("Findings, earliest layer first", kinds),
         *_blocks(summary, kinds, most),
+        _table(APART, [list(group) for _, group in groupby(summary.apart(), key=_kind)]),
         _lists(summary),
         _coverage(summary),
     ]
@@ -131,7 +134,7 @@ def _kind(one: Finding) -> tuple[str | None, ...]:
     return (one.target, one.gate, one.rule, one.detail)
 
 
-def _table(kinds: Sequence[Sequence[Finding]]) -> str:
+def _table(title: str, kinds: Sequence[Sequence[Finding]]) -> str:
     rows = [
         (
             number,
@@ -147,7 +150,7 @@ def _table(kinds: Sequence[Sequence[Finding]]) -> str:
         return ""
     headings = ("", "layer", "what", "checkpoints", "cases", "replays")
     more = f"\nand {len(kinds) - MOST_ROWS} more" if len(kinds) > MOST_ROWS else ""
-    return f"Findings, earliest layer first\n{_tabulated(rows, headings, right=(0, 4, 5))}{more}"
+    return f"{title}\n{_tabulated(rows, headings, right=(0, 4, 5))}{more}"
 
 
 def _what(one: Finding) -> str:
