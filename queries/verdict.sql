@@ -388,7 +388,8 @@ labelled as not materialized (
             when beside.what <> 'same' then 'regression'
             else 'equal'
         end as label,
-        label in ('rejected', 'regression') or label = 'disputed' and side = 'neither' and beside.what <> 'same' as differs,
+        label in ('rejected', 'regression')
+        or label = 'disputed' and side = 'neither' and coalesce(beside.what <> 'same', false) as differs,
         differs and beside.streamed as is_wrong_stream,
         streams.what as whole_what,
         streams.layer as whole_layer,

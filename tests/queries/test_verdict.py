@@ -890,11 +890,9 @@ def test_every_combination_has_exactly_one_verdict(kind: str, tmp_path: Path):
     for row in rows:
         assert row["gate"] == GATES[row["verdict"]]
         differs = row["verdict"] in ("rejected", "regression", "known_difference")
-        assert (row["first_layer"] is not None) == (differs or row["reason"] == "neither")
-        told = (
-            row["gate"] in ("fail", "no_verdict") or row["verdict"] == "known_difference" or row["reason"] == "neither"
-        )
-        assert (row["fingerprint"] is not None) == told
+        apart = (row["verdict"], row["reason"]) == ("disputed", "neither") and row["what"] not in (None, "same")
+        assert (row["first_layer"] is not None) == (differs or apart)
+        assert (row["fingerprint"] is not None) == (row["gate"] in ("fail", "no_verdict") or differs or apart)
 
 
 GATES = {
