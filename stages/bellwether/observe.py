@@ -92,6 +92,8 @@ def main(root: Path, name: str, slugs: Sequence[str] = (), *, force: bool = Fals
     """
     root = root.resolve()
     params, target = read_params(root), pinned_target(name)
+    scope = replace(params.observe, share=min(params.observe.share, target.share))
+    params = replace(params, observe=scope)
     if not slugs:
         _remove_others(root, name, params.checkpoints)
     run = Run(root, params, target)

@@ -110,8 +110,8 @@ def test_not_applicable_whatever_the_gateway_does(tmp_path: Path):
 
 @pytest.mark.parametrize("release", [PYTHON, RUST])
 def test_disputed_with_the_side_the_gateway_is_on(release: str, tmp_path: Path):
-    """Line 5: counted apart, and no verdict. What differs from the reference is told all the same; and where the gateway
-    says neither what the reference nor what vLLM says, in which layer: whichever is right, it is not."""
+    """Line 5: counted apart, and no verdict. What differs from the reference is told all the same; and in which layer,
+    where the gateway says neither what the reference nor what vLLM says: whichever is right, it is not."""
     scenes = {
         (kind, side): ([claim(case_id)], [heard(case_id, release, "b")], [answered])
         for kind, case_id in CASES.items()

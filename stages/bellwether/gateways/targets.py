@@ -31,6 +31,8 @@ class Target:
     """Takes the root of the checkout."""
     plans: frozenset[str] | None = None
     """Chunk plans that are streamed; None for all it can be streamed by."""
+    share: float = 1.0
+    """Largest share of the imported cases that is replayed, whatever params.yaml says."""
     folder: str = ""
     """Folder of its environment below stages/environments; empty for one that runs already."""
     code: tuple[str, ...] = SHARED_CODE
@@ -72,6 +74,7 @@ def _llama_cpp(version: str) -> Target:
         version,
         ALL_KINDS,
         start,
+        share=0.0,  # it computes each token of an output, which takes a hundred times what a scripted one does
         folder=f"xllamacpp-{version}",
         code=(*SHARED_CODE, "gateways/clock.py", "gateways/gguf_models.py", "gateways/llama_cpp.py"),
     )
