@@ -445,8 +445,8 @@ def verify(
         reach = Reach(url, headers, wire, engine_port, script, capture)
         chosen_target = live_target(target, name or target, reach, parser)
     scope = read_params(root).observe
-    if share is not None or all_plans:
-        scope = Scope("all" if all_plans else scope.plans, scope.share if share is None else share)
+    usual = min(scope.share, chosen_target.share)
+    scope = Scope("all" if all_plans else scope.plans, usual if share is None else share)
     wanted = command.Wanted(
         slugs,
         model,
