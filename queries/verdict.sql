@@ -270,8 +270,7 @@ streams as (
         any_value(beside.layer) as layer,
         any_value(beside.localised) as localised,
         bool_or(
-            stream.what not in ('framing', 'buffered')
-            and stream.what = whole.what
+            stream.what = whole.what
             and stream.field is not distinct from whole.field
             and stream.value is not distinct from whole.value
             and finish_class(stream.finish_reason) is not distinct from finish_class(whole.finish_reason)

@@ -688,7 +688,7 @@ def test_a_stream_that_is_wrong_in_the_same_way_is_of_that_layer(tmp_path: Path)
 def test_a_stream_that_is_wrong_in_another_way_is_streaming(tmp_path: Path):
     """The answer in one piece is wrong too, or unknown: the place is not certain."""
     at_once = [
-        *(replay(PARSE, "c"), turned_away(PARSE), replay(PARSE, "a", finish_reason="length")),
+        *(replay(PARSE, "c", finish_reason="stop"), turned_away(PARSE), replay(PARSE, "a", finish_reason="length")),
         *(replay(PARSE, "b", finish_reason="length"), None, broken(PARSE)),
     ]
     stream = replay(PARSE, "b", PLAN, finish_reason="stop")
