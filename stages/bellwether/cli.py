@@ -303,12 +303,16 @@ def _asked(context: click.Context) -> tuple[str, ...]:
     )
     words = []
     for parameter in context.command.params:
-        given = context.get_parameter_source(parameter.name) is click.core.ParameterSource.COMMANDLINE
-        if given and parameter.name in repeat:
+        if parameter.name in repeat and _given(context, parameter):
             words.append(parameter.opts[0])
             if not parameter.is_flag:
                 words.append(str(context.params[parameter.name]))
     return tuple(words)
+
+
+def _given(context: click.Context, parameter: click.Parameter) -> bool:
+    """Return whether it stands on the command line, be it with its default."""
+    return context.get_parameter_source(parameter.name) is click.core.ParameterSource.COMMANDLINE
 
 
 _file = click.Path(path_type=Path, dir_okay=False)
@@ -437,9 +441,11 @@ def verify(
     if model is not None and len(slugs) != 1:
         raise click.UsageError("--model needs one --slug")
     if url is None:
-        only_running = {"name", "model", "headers", "script", "capture"}
-        if given := [key for key in only_running if context.params[key]]:
-            raise click.UsageError(f"--{given[0].removesuffix('s')} needs --url")
+        only_running = ("name", "model", "headers", "wire", "engine_port", "script", "capture", "parser")
+        if given := [
+            one.opts[0] for one in context.command.params if one.name in only_running and _given(context, one)
+        ]:
+            raise click.UsageError(f"{given[0]} needs --url")
         chosen_target = pinned_target(target)
     else:
         reach = Reach(url, headers, wire, engine_port, script, capture)

@@ -1,25 +1,28 @@
 """Command `verify`: does a gateway send the tokens, and read the answers, that it should?
 
 What `observe` records of the pinned targets is recorded here for a person, outside the checkout, and judged at once. An
-interrupted run goes on where it was; one that ended starts anew, because a gateway may have changed.
+interrupted run goes on where it was; one that ended, or was stopped by a failure, starts anew, because a gateway may
+have changed.
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bellwether.cache import cache_folder
-from bellwether.errors import GatewayError
+from bellwether.corpora.store import sql_path
+from bellwether.errors import EngineError, GatewayError, ParamsError
 from bellwether.gateways.targets import Target
 from bellwether.layout import inputs_folder
-from bellwether.observe import Run, observe, task
-from bellwether.observing.parts import discard, so_far
+from bellwether.materials.pins import sha256_of
+from bellwether.observe import Run, Task, observe, task
+from bellwether.observing.parts import Parts, discard, so_far
 from bellwether.observing.replays import ALL, Selection
 from bellwether.params import Scope, read_params
 from bellwether.progress import say
-from bellwether.reports.database import connect
+from bellwether.reports.database import Database, connect
 from bellwether.reports.verdicts import outputs
 from bellwether.reports.verdicts.summary import Summary
 
@@ -54,12 +57,14 @@ class _Enough(Exception):
 def main(root: Path, target: Target, wanted: Wanted) -> Summary:
     """Replay what is wanted through the target, judge it, and write the files asked for.
 
-    With `fail_fast` it stops after the first part of a table in which something fails. A gateway that ends, or that
-    cannot be started, leaves a verdict on what was replayed, if anything was.
+    With `fail_fast` it stops soon after the first part of a table in which something fails. A gateway that ends leaves
+    a verdict on what was replayed, if anything was.
 
     Raises:
         GatewayError: the gateway cannot be started or reached, or ended before anything was replayed.
-        ParamsError, MaterialError, TableError: as `observe.main`.
+        EngineError: the scripted engine cannot serve, or what it captured is lost before anything was replayed.
+        ParamsError: also when no checkpoint is laid out.
+        MaterialError, TableError: as `observe.main`.
     """
     root = root.resolve()
     params = read_params(root)
@@ -67,25 +72,29 @@ def main(root: Path, target: Target, wanted: Wanted) -> Summary:
         params = replace(params, observe=wanted.scope)
     folder = wanted.store or _store(root, target, wanted, params.observe)
     slugs = wanted.slugs or tuple(slug for slug in params.checkpoints if inputs_folder(root, slug).is_dir())
+    if not slugs:
+        raise ParamsError("no checkpoint of params.yaml is laid out", next_step="Run `make repro`, or `dvc pull`.")
     done: list[Path] = []
+
+    judge = _Judge(root)
 
     def part_done(path: Path) -> None:
         done.append(path)
-        if wanted.fail_fast and _fails(root, path):
+        if wanted.fail_fast and judge.finds(path):
             raise _Enough
 
     run = Run(root, params, target, wanted.selection, part_done)
-    tasks = [task(run, slug, folder / f"{slug}.parquet", wanted.model) for slug in slugs]
+    tasks = [_task(run, slug, folder / f"{slug}.parquet", wanted.model) for slug in slugs]
     for one in tasks:
-        one.path.unlink(missing_ok=True)
-        if wanted.fresh:
-            discard(one.path)
+        _begin(one, fresh=wanted.fresh)
     stopped = None
     try:
         observe(run, tasks, force=True)
     except _Enough:
         stopped = "stopped after the first failure"
-    except GatewayError as error:
+        for one in tasks:
+            _end(one)
+    except (GatewayError, EngineError) as error:
         if not done:
             raise
         stopped = str(error)
@@ -104,13 +113,57 @@ def main(root: Path, target: Target, wanted: Wanted) -> Summary:
     )
 
 
-def _fails(root: Path, part: Path) -> bool:
-    query = (root / "queries" / "verdict.sql").read_text("utf-8")
-    connection = connect(root, observations=[part]).connection
-    return bool(connection.execute(f"select 1 from ({query}) where gate = 'fail' limit 1").fetchall())
+def _task(run: Run, slug: str, path: Path, model: str | None) -> Task:
+    """Return what is to do for a checkpoint; its key tells servers apart that one name may stand for."""
+    one = task(run, slug, path, model)
+    return replace(one, key=sha256_of(repr((one.key, run.target.reached)).encode()))
+
+
+def _begin(one: Task, *, fresh: bool) -> None:
+    """Remove a table of before, and parts that answer another question: a run that stops early is judged by all
+    there are."""
+    for path in (one.path, one.path.with_suffix(".json")):
+        path.unlink(missing_ok=True)
+    if fresh:
+        discard(one.path)
+    elif so_far(one.path):
+        Parts(one.path, one.key)
+
+
+def _end(one: Task) -> None:
+    """Make what there is the table."""
+    if not one.path.is_file() and so_far(one.path):
+        Parts(one.path, one.key).finish()
+
+
+@dataclass(slots=True)
+class _Judge:
+    """Judges parts of tables as they come. That takes a second whatever their number, and so is done for a quarter
+    more at a time."""
+
+    root: Path
+    _new: list[Path] = field(default_factory=list)
+    _judged: int = 0
+    _database: Database | None = None
+
+    def finds(self, part: Path) -> bool:
+        """Return whether something is seen to fail. That a listed case matches throughout shows at the end alone."""
+        self._new.append(part)
+        if len(self._new) * 4 < self._judged:
+            return False
+        if self._database is None:
+            self._database = connect(self.root, observations=self._new)
+            for name in ("compared", "standing"):
+                self._database.keep(name)
+        connection = self._database.connection
+        files = ", ".join(map(sql_path, self._new))
+        connection.execute(f"create or replace view observation as select * from read_parquet([{files}])")
+        self._judged, self._new = self._judged + len(self._new), []
+        fails = "select 1 from verdict where gate = 'fail' and verdict <> 'known_but_matches' limit 1"
+        return bool(connection.execute(fails).fetchall())
 
 
 def _store(root: Path, target: Target, wanted: Wanted, scope: Scope) -> Path:
     """Return the folder of runs that ask the same of the same target."""
-    asked = repr((str(root), target.name, wanted.model, wanted.selection, scope))
+    asked = repr((str(root), target.name, target.reached, wanted.model, wanted.selection, scope))
     return cache_folder() / "verify" / f"{target.name}-{hashlib.sha256(asked.encode()).hexdigest()[:16]}"

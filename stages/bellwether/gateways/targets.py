@@ -37,6 +37,8 @@ class Target:
     """Folder of its environment below stages/environments; empty for one that runs already."""
     code: tuple[str, ...] = SHARED_CODE
     """Modules of this package that have a part in its tables."""
+    reached: tuple[str, ...] = ()
+    """Of one that runs already: where, by which parsers and wire. What was seen of another is another's."""
 
 
 FEW_PLANS = frozenset({"whole", "per_token", "size-2", "size-3", "size-7"})
@@ -158,4 +160,4 @@ def live_target(kind: str, name: str, reach: Reach, parser: str = "legacy") -> T
 
     if kind not in LIVE:
         raise ParamsError(f"there is no adapter {kind!r}", next_step=f"Known: {', '.join(LIVE)}.")
-    return Target(name, kind, "", ALL_KINDS, start)
+    return Target(name, kind, "", ALL_KINDS, start, reached=(reach.url, parser, reach.wire))
