@@ -56,6 +56,8 @@ ARGUMENTS = {
     "patterns": [],
     "waivers": [],
     "witness": ["vllm-rust-0.33.0"],
+    "observe": ["smg-1.13.0"],
+    "verify": ["--target", "smg"],
 }
 """What each command that works in a checkout is given at least."""
 
@@ -124,7 +126,7 @@ def test_sql_help_names_every_view(project: Path):
         "sql", "select table_name from information_schema.tables", "--format", "csv", "--root", str(project)
     )
     views = [name for name in run.stdout.split()[1:] if not name.startswith("empty_")]
-    assert len(views) == 27
+    assert len(views) == 33
     for view in views:
         assert view in text, view
 

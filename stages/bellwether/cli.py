@@ -505,12 +505,14 @@ def sql(query: str, form: str, output: Path | None, against: str | None, root: P
            authority, deciding                            whose answer decides, and those answers
            manifests                                      what is pinned, recorded or not
            engines, witness                               releases asked, and their answers
-           claims, told, evidence                         answers as digests, in one form for all
-           compared, standing, disputes                   rows of the stored query of that name
+           targets, observation                           gateways observed, and what they did
+           claims, told, evidence, observed               answers as digests, in one form for all
+           compared, standing, disputes, verdict, defects rows of the stored query of that name
            waivers, known_differences                     the reviewed lists below queries/
            registry, aliases, uses                        what systems register, and what fixtures use of it
            reference_before, told_before, against         with --against, what another revision
-           witness_before, evidence_before                has in the place of reference, told, witness, evidence
+           witness_before, evidence_before                has in the place of reference, told, witness, evidence,
+           observation_before, observed_before            observation, observed
     Examples: bellwether sql "select kind, count(*) from reference group by kind"
               bellwether sql queries/drift.sql --against HEAD~1
     """
