@@ -126,7 +126,7 @@ def test_sql_help_names_every_view(project: Path):
         "sql", "select table_name from information_schema.tables", "--format", "csv", "--root", str(project)
     )
     views = [name for name in run.stdout.split()[1:] if not name.startswith("empty_")]
-    assert len(views) == 33
+    assert len(views) == 32
     for view in views:
         assert view in text, view
 
