@@ -48,6 +48,8 @@ from bellwether.oracles.prompts import TemplateError, arguments_of
 from listening import Handler, listening
 
 PROBES = (".", "Hi")
+ENGINE_SECONDS = 10
+"""How long an engine that ends meanwhile is waited for."""
 NOT_RENDERED = ("model", "rid", "stream", "stream_options", "max_tokens")
 UNFINISHED = "\ufffd"
 """How a character of which bytes are missing is decoded."""
@@ -393,7 +395,7 @@ class FaultyGateway:
         """Return what the engine says to a prompt."""
         urls = [worker["url"].removeprefix("grpc://") for worker in self._workers.values()]
         request = vllm_engine_pb2.GenerateRequest(request_id=request_id, tokenized={"input_ids": ids}, stream=stream)
-        *chunks, last = self._stub(urls[-1] if urls else self.upstream).Generate(request)
+        *chunks, last = self._stub(urls[-1] if urls else self.upstream).Generate(request, timeout=ENGINE_SECONDS)
         complete = last.complete
         pieces = [list(one.chunk.token_ids) for one in chunks] or [list(complete.output_ids)]
         ends = self.checkpoints[model].stop_ids.parse

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import os
@@ -26,12 +27,12 @@ from bellwether import import_corpus, observe, record, verify
 from bellwether.chunk_plans import chunk_plans
 from bellwether.cli import cli
 from bellwether.errors import GatewayError
-from bellwether.gateways.answer import Served
+from bellwether.gateways.answer import Missing, Prompt, Served
 from bellwether.gateways.process import free_ports
 from bellwether.gateways.smg import SmgAdapter
 from bellwether.gateways.targets import PINNED
 from bellwether.layout import corpus_folder, reference_table
-from bellwether.observing import parts
+from bellwether.observing import localise, parts
 from bellwether.observing.replays import Replay, Selection
 from bellwether.observing.run import AHEAD
 from bellwether.reports.verdicts import outputs
@@ -187,8 +188,15 @@ class Runs:
         return len(list((self.folder / "tables" / f"{slug}.parts").glob("*.parquet")))
 
 
+decoder_of = functools.cache(localise.decoder_of)
+vocabulary_size = functools.cache(observe.vocabulary_size)
+
+
 @pytest.fixture
 def runs(checkout: Path, gateway: FaultyGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    # half a second for each run, to read the same files
+    monkeypatch.setattr(observe, "vocabulary_size", vocabulary_size)
+    monkeypatch.setattr(localise, "decoder_of", decoder_of)
     for module in (observe, parts):
         monkeypatch.setattr(module, "PART_ROWS", 4)
     return Runs(checkout, gateway, tmp_path)
@@ -398,7 +406,7 @@ def test_tables_stay_where_they_are_wanted(runs: Runs, monkeypatch: pytest.Monke
     assert not (runs.folder / "cache").exists()
     wanted = Wanted((SLUG,), selection=Selection(cases=(PLAIN,)))
     target = replace(PINNED["smg-1.13.0"], start=lambda root: Told())
-    assert verify.main(runs.root, target, wanted).exit_status == 2  # it says nothing right
+    assert verify.main(runs.root, target, wanted).exit_status == 2  # no prompt of it is seen
     [folder] = (runs.folder / "cache" / "verify").iterdir()
     assert folder.name.startswith("smg-1.13.0-")
     assert (folder / f"{SLUG}.parquet").is_file()
@@ -564,14 +572,8 @@ class Told:
     async def tokenize(self, text: str) -> list[int]:
         return [1, 2, 3]
 
-    async def render(self, request: str) -> Any:
-        raise GatewayError("it does not render") if request is None else _unseen()
-
-
-def _unseen() -> Exception:
-    from bellwether.gateways.answer import Missing
-
-    return Missing()
+    async def render(self, request: str) -> Prompt:
+        raise Missing
 
 
 def test_memory_does_not_grow_with_the_number_of_replays(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
