@@ -35,6 +35,7 @@
 --               excused as known, or say what neither side of a dispute says: these begin with the verdict
 with
 
+-- of a prompt ids alone are judged
 claimed as (
     select
         claims.* exclude (content, reasoning_content) replace (if(claims.kind = 'render', null, claims.text) as text),

@@ -154,6 +154,12 @@ def test_disputed_by_a_chunk_plan_is_vllm_s_side_when_a_plan_of_it_says_so(tmp_p
     assert told(one(tmp_path, [claim(PARSE)], answers, [replay(PARSE, "b")])) == ("disputed", "vllm", "none")
 
 
+def test_another_engine_s_side_is_none(tmp_path: Path):
+    """SGLang says what the gateway says; the dispute is vLLM's."""
+    answers = [heard(RENDER, PYTHON, "b"), heard(RENDER, SGLANG, "c")]
+    assert told(one(tmp_path, [claim(RENDER)], answers, [replay(RENDER, "c")])) == ("disputed", "neither", "none")
+
+
 def test_what_is_made_of_malformed_output_is_policy(tmp_path: Path):
     """Line 6, before lines 7 and 8: engines differ, and there is no reference."""
     answers = [heard(PARSE, PYTHON), heard(PARSE, SGLANG, "b")]

@@ -189,16 +189,14 @@ create macro wrong_usage(observed) as case
     when observed.usage_completion_tokens <> observed.completion_tokens then 'completion'
 end;
 
--- between a claim and a replay: what is wrong first, `same`, or null where nothing was seen to compare by. Of a prompt
--- ids alone are judged. A text of 16 characters or more that is generated id by id comes in more than one event
+-- between a claim and a replay: what is wrong first, `same`, or null where nothing was seen to compare by. A text
+-- of 16 characters or more that is generated id by id comes in more than one event
 create macro departure(claim, observed) as case
     when coalesce(claim.answer, '') not in ('result', 'refused') or observed.answer is null then null
     when claim.answer = 'refused' and observed.answer = 'refused' then 'same'
     when claim.answer = 'refused' then 'accepted'
     when observed.answer = 'refused' then 'rejected'
-    when claim.kind = 'render' then if(observed.value is null, null, difference(claim, observed))
-    when claim.kind in ('tokenize', 'detokenize') then difference(claim, observed)
-    when claim.kind <> 'parse' then null
+    when claim.kind <> 'parse' then difference(claim, observed)
     when observed.framing is not null then 'framing'
     when claim.value <> observed.value then 'message'
     when claim.value is null or observed.value is null then null
