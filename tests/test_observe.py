@@ -84,15 +84,12 @@ def _id(kind: str, line: str) -> str:
 
 
 def _add_broken(root: Path) -> None:
-    """Add a checkpoint of whose files only the configuration is there."""
-    config = (inputs_folder(root, SLUG) / "config.json").read_bytes()
+    """Add a checkpoint without a file: the gateway is shown a folder made for the run."""
     shutil.copytree(root / "fixtures" / SLUG, root / "fixtures" / BROKEN, ignore=shutil.ignore_patterns("inputs"))
     inputs_folder(root, BROKEN).mkdir()
-    (inputs_folder(root, BROKEN) / "config.json").write_bytes(config)
     head, _, _ = (root / "fixtures" / SLUG / "manifest.toml").read_text("utf-8").partition("[engines.vllm]")
-    pins = f'[inputs]\n"config.json" = "{sha256_of(config)}"\n'
     manifest = root / "fixtures" / BROKEN / "manifest.toml"
-    manifest.write_text(head.replace("Qwen/Qwen3-8B", "Qwen/Broken") + pins, "utf-8")
+    manifest.write_text(head.replace("Qwen/Qwen3-8B", "Qwen/Broken") + "[inputs]\n", "utf-8")
 
 
 @pytest.fixture
@@ -282,6 +279,7 @@ def test_only_what_moved_is_recorded_again(root: Path, what: str) -> None:
         ("bellwether/gateways/smg.py", True),
         ("bellwether/scripted_engine/wires.py", True),
         ("environments/smg-1.13.0/requirements.txt", True),
+        ("environments/clock/requirements.txt", True),
         ("bellwether/gateways/llama_cpp.py", False),
         ("bellwether/verify.py", False),
         ("environments/smg-1.9.0/requirements.txt", False),
@@ -430,8 +428,10 @@ def test_tables_of_checkpoints_that_left_the_scope_are_removed(
     """When the scope is recorded, not when one checkpoint is."""
     no_gateway(monkeypatch)
     edit(root / "params.yaml", f"[{BROKEN}, {SLUG}]", f"[{SLUG}]")
+    for slug in (BROKEN, SLUG):  # an interrupted run of what is up to date, or gone
+        (folder(root) / f"{slug}.parts").mkdir()
     observe.main(root, NAME, [SLUG])
-    assert files(root) == recorded.files()
+    assert {path.name for path in folder(root).iterdir()} == {*recorded.files(), f"{BROKEN}.parts"}
     observe.main(root, NAME)
     assert sorted(files(root)) == [f"{SLUG}.json", f"{SLUG}.parquet"]
 

@@ -18,16 +18,18 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow.parquet as pq
 
 from bellwether.case import KINDS
 from bellwether.corpora.store import sql_path
 from bellwether.environments import ENVIRONMENTS
 from bellwether.gateways.answer import Failed, Gateway, Served
+from bellwether.gateways.clock import NAME as CLOCK
 from bellwether.gateways.targets import Target, pinned_target
 from bellwether.layout import corpus_folder, inputs_folder, observation_table, reference_table
 from bellwether.materials.pins import sha256_of, sha256_of_file, verify
 from bellwether.observing.localise import Localiser
-from bellwether.observing.parts import PART_ROWS, Parts
+from bellwether.observing.parts import PART_ROWS, Parts, discard
 from bellwether.observing.replays import ALL, Replays, Selection
 from bellwether.observing.rows import row
 from bellwether.observing.run import endings
@@ -104,6 +106,8 @@ def main(root: Path, name: str, slugs: Sequence[str] = (), *, force: bool = Fals
 def observe(run: Run, tasks: Sequence[Task], *, force: bool = False) -> list[Count]:
     """Record what is not up to date of `tasks`; return a count per task. Raises as `main`."""
     counts = {task.path: None if force else up_to_date(task) for task in tasks}
+    for path in (path for path, count in counts.items() if count is not None):
+        discard(path)  # what an interrupted run left would be stored with the table
     if todo := [task for task in tasks if counts[task.path] is None]:
         done = asyncio.run(_observe_all(run, todo))
         counts |= {task.path: count for task, count in zip(todo, done, strict=True)}
@@ -124,7 +128,9 @@ async def _observe(run: Run, gateway: Gateway, task: Task, progress: Progress) -
     """Record one checkpoint: the table, then its provenance, each whole or not at all."""
     manifest, target = task.manifest, run.target
     verify(manifest, task.served.folder)
-    parts = Parts(task.path, task.key)
+    parts = _parts(task, gateway.version)
+    if parts.rows:
+        say(f"{target.name} {manifest.slug}: going on after {parts.rows:,} replays of an interrupted run")
     head = {"checkpoint": manifest.slug, "target": target.name, "target_version": gateway.version}
     passing = {str(task.served.folder): "<model>"}
     localiser = Localiser(run.root, manifest, task.served)
@@ -162,6 +168,15 @@ async def _observe(run: Run, gateway: Gateway, task: Task, progress: Progress) -
     }
     write_whole(task.path.with_suffix(".json"), json.dumps(provenance, indent=2, ensure_ascii=False) + "\n")
     return _count(manifest.slug, provenance, recorded=True)
+
+
+def _parts(task: Task, version: str) -> Parts:
+    """Return the parts of an interrupted run, or none where another release was observed then."""
+    parts = Parts(task.path, task.key)
+    if parts.rows and pq.read_table(parts.files()[0], columns=["target_version"])[0][0].as_py() != version:
+        discard(task.path)
+        return Parts(task.path, task.key)
+    return parts
 
 
 def _without_first(replays: Iterator[Any], number: int) -> Iterator[Any]:
@@ -224,7 +239,7 @@ def task(run: Run, slug: str, path: Path, model: str | None = None) -> Task:
     package = Path(__file__).parent
     code = [package / name for name in (*CODE, *run.target.code)]
     code += [path for room in ROOMS for path in sorted((package / room).rglob("*.py"))]
-    folders = [ENVIRONMENTS / run.target.folder] if run.target.folder else []
+    folders = [ENVIRONMENTS / name for name in (run.target.folder, CLOCK)] if run.target.folder else []
     inside = [path for one in folders for path in sorted(one.rglob("*")) if _counts(path)]
     parts = {
         "code": {path.relative_to(package).as_posix(): sha256_of_file(path) for path in code},
@@ -275,3 +290,5 @@ def _remove_others(root: Path, name: str, slugs: Sequence[str]) -> None:
     for path in observation_table(root, name, "any").parent.glob("*.*"):
         if path.suffix in (".parquet", ".json") and path.stem not in slugs:
             path.unlink()
+        elif path.suffix == ".parts" and path.stem not in slugs:
+            discard(path)

@@ -245,7 +245,7 @@ class Smg:
             GatewayError: the gateway ended.
         """
         async with contextlib.AsyncExitStack() as stack:
-            folder = stack.enter_context(with_config(served.folder))
+            own, folder = served.folder, stack.enter_context(with_config(served.folder))
             served = dataclasses.replace(served, folder=folder)
             try:
                 await self._require_free(served.model)
@@ -253,6 +253,9 @@ class Smg:
                 await self._register(served, stack)
             except (LookupError, TypeError, AttributeError) as error:
                 raise Failed("malformed-answer", f"no answer of a control plane: {error!r}", 200) from None
+            except Failed as failed:  # a folder made for this run has a name of this run
+                said = failed.message.replace(str(folder), str(own))
+                raise Failed(failed.code, said, failed.status) from None
             adapter = SmgAdapter(self, served)
             await adapter.find_reader()
             yield adapter
@@ -382,8 +385,8 @@ class Smg:
             raise
 
     def key(self) -> str:
-        """Return an id for a request that none before it had."""
-        return f"b{next(self._keys)}"
+        """Return an id for a request that none before it had, all of one length: refusals tell columns of the body."""
+        return f"b{next(self._keys):09}"
 
 
 class SmgAdapter:
