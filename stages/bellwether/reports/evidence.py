@@ -219,7 +219,6 @@ create macro departure_layer(observed, claim_text, what) as case
         when observed.text <> observed.baseline_text then 'template'
         else 'tokens'
     end
-    when what in ('framing', 'buffered') then 'streaming'
     when what in ('rejected', 'accepted', 'usage') then 'api'
     when claim_text <> observed.text then 'detokenize'
     else 'parse'
