@@ -38,7 +38,7 @@ asked as (
         named.place,
         count(distinct (verdict.target, verdict.case_id)) as asked,
         count(*) filter (where verdict.known = named.entry and verdict.verdict = 'known_difference') as excused,
-        bool_or(
+        is_partial() or bool_or(
             verdict.gate = 'no_verdict'
             or verdict.verdict = 'unverified' and verdict.reason in ('other_output', 'not_observable')
         ) as unseen,

@@ -446,7 +446,7 @@ shown as (
         kind,
         case_id,
         list(distinct excuse) filter (where excuse is not null) as needed,
-        bool_or(label in ('measurement_failed', 'missing', 'not_observable', 'other_output')) as unseen,
+        is_partial() or bool_or(label in ('measurement_failed', 'missing', 'not_observable', 'other_output')) as unseen,
     from labelled
     where entries is not null
     group by target, checkpoint, kind, case_id

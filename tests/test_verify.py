@@ -322,6 +322,19 @@ def test_a_listed_difference_that_shows_later_does_not_stop_it(runs: Runs) -> No
     assert Counter(row["verdict"] for row in verified.rows)["known_difference"] == 1
 
 
+def test_a_listed_difference_is_not_missed_in_a_selection(runs: Runs) -> None:
+    """It shows in a stream; who asks for answers at once alone has not seen whether it is still there."""
+    runs.root = shutil.copytree(runs.root, runs.folder / "root")
+    known = runs.root / "queries" / "known" / "smg.toml"
+    known.parent.mkdir()
+    listed = f'["{SLUG}/parse/{SHORT.rpartition("/")[2]}"]\nverdict = "regression"\nreason = "r"\n'
+    known.write_text(listed + 'issue = "https://example.org/1"\n', "utf-8")
+    options = ("--slug", SLUG, "--case", SHORT)
+    assert runs.verify(*options, "--mode", "full").exit_status == 0
+    assert runs.verify(*options, "--plan", "whole").exit_status == 0
+    assert runs.verify(*options).exit_status == 1
+
+
 def last_stream_alone() -> Stages:
     """Return the fault of a gateway that has it in its 41st answer alone: the last of the random plans."""
     seen = []

@@ -101,7 +101,9 @@ def main(root: Path, target: Target, wanted: Wanted) -> Summary:
     if stopped:
         say(stopped)
     tables = [path for one in tasks for path in so_far(one.path)]
-    database = connect(root, observations=tables)
+    selection = wanted.selection
+    partial = stopped is not None or bool(selection.modes or selection.plans)
+    database = connect(root, observations=tables, partial=partial)
     return outputs.write(
         database,
         root,

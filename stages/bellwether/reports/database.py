@@ -112,9 +112,12 @@ class Database:
             )
 
 
-def connect(root: Path, against: str | None = None, observations: Sequence[Path] | None = None) -> Database:
+def connect(
+    root: Path, against: str | None = None, observations: Sequence[Path] | None = None, *, partial: bool = False
+) -> Database:
     """Return the views over every table in the scope of params.yaml; and over the answers in it at the Git revision
-    `against`. With `observations` those are the tables of what gateways did, instead of those in scope.
+    `against`. With `observations` those are the tables of what gateways did, instead of those in scope; `partial` says
+    that of a case they may hold some replays only, so that a listed difference may show in another.
 
     Raises:
         TableError: a table that is there is torn or of another schema version.
@@ -123,6 +126,7 @@ def connect(root: Path, against: str | None = None, observations: Sequence[Path]
     """
     params = read_params(root)
     connection = duckdb.connect()
+    connection.execute(f"create macro is_partial() as {partial}")
     missing: list[str] = []
     for name, schema in PER_CORPUS.items():
         paths = [corpus_folder(root, corpus) / f"{name}.parquet" for corpus in params.corpora]
