@@ -414,7 +414,7 @@ def test_tables_stay_where_they_are_wanted(runs: Runs, monkeypatch: pytest.Monke
     store = runs.folder / "here"
     runs.verify("--slug", SLUG, "--case", PLAIN, "--store", str(store))
     assert sorted(path.name for path in store.iterdir()) == [f"{SLUG}.json", f"{SLUG}.parquet"]
-    assert not (runs.folder / "cache").exists()
+    assert list((runs.folder / "cache").rglob("*.parquet")) == []
     wanted = Wanted((SLUG,), selection=Selection(cases=(PLAIN,)))
     target = replace(PINNED["smg-1.13.0"], start=lambda root: Told())
     assert verify.main(runs.root, target, wanted).exit_status == 2  # no prompt of it is seen
@@ -497,6 +497,11 @@ MISUSES = {
     "an unknown pinned one": (("--target", "smg-0"), "Known: smg-1.13.0, "),
     "an unknown kind": (("--target", "tgi", *URL), "Known: smg, openai, vllm, sglang."),
     "an unknown checkpoint": (("--target", "smg", *URL, "--slug", "nobody"), "nobody"),
+    "no address": (("--target", "smg", "--url", "localhost"), "'localhost' is no address like http://127.0.0.1:30000"),
+    "a variable that is not set": (("--target", "smg", *URL, "--header", "a: $NOPE_AT_ALL"), "NOPE_AT_ALL is not set"),
+    "files of another kind": (("--target", "smg", *URL, "--script", "s", "--capture", "c"), "--target openai"),
+    "a running one that is not": (("--target", "openai"), "say where it listens with --url"),
+    "no number": (("--target", "smg", "--share", "nan"), "nan is no number"),
     "a share above one": (("--target", "smg", "--share", "1.5"), "1.5 is not in the range"),
     "nothing at all": ((), "Missing option '--target'"),
 }
@@ -529,7 +534,7 @@ def test_what_was_not_recorded_cannot_be_verified(runs: Runs) -> None:
 
 
 def test_files_are_written_whole(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each can be read, and says as much as the others; one that cannot be written is what it was before."""
+    """Each can be read, and says as much as the others; of one that cannot be written nothing is left."""
     junit, sarif = runs.folder / "verdict.xml", runs.folder / "verdict.sarif"
     options = ("--slug", SLUG, "--case", PLAIN, "--case", SHORT, "--junit", str(junit), "--sarif", str(sarif))
     verified = runs.verify(*options, fault=FAULTS["trims-a-newline"])
@@ -541,7 +546,6 @@ def test_files_are_written_whole(runs: Runs, monkeypatch: pytest.MonkeyPatch) ->
     assert sum(test.find("failure") is not None for test in replayed) == 1
     [run] = json.loads(sarif.read_text("utf-8"))["runs"]
     assert len(run["results"]) == 1
-    before = junit.read_bytes()
 
     def torn(*said: Any) -> Iterator[str]:
         yield "<testsuites>"
@@ -551,9 +555,39 @@ def test_files_are_written_whole(runs: Runs, monkeypatch: pytest.MonkeyPatch) ->
     verified = runs.verify(*options)
     assert verified.exit_status == 2
     assert "No space left on device" in verified.said
-    assert junit.read_bytes() == before
     left = {path.name for path in runs.folder.iterdir()}
-    assert left == {"tables", "verdict.json", "verdict.xml", "verdict.sarif"}
+    assert left == {"tables", "verdict.json"}, "the report of the run before passes for none of this one"
+
+
+def test_a_report_of_before_is_gone_and_a_path_that_cannot_be_written_is_told_first(runs: Runs) -> None:
+    """Before a gateway is asked anything; what a failed run leaves is no older report."""
+    report = runs.folder / "old.xml"
+    report.write_text("<testsuites/>", "utf-8")
+    failed = runs.call("--target", "smg", *URL, "--slug", SLUG, "--junit", str(report))
+    assert (failed.exit_status, report.exists()) == (2, False)
+    (runs.folder / "file").touch()
+    refused = runs.call("--target", "smg", *URL, "--slug", SLUG, "--junit", str(runs.folder / "file" / "x.xml"))
+    assert refused.exit_status == 2
+    assert "cannot be written" in refused.said
+
+
+def test_two_runs_do_not_share_a_store(runs: Runs) -> None:
+    """The second one says so, and leaves the first alone."""
+    with verify._alone(runs.folder / "tables"):
+        second = runs.verify("--slug", SLUG, "--case", PLAIN)
+    assert second.exit_status == 2
+    assert "another run is at work" in second.said
+    assert runs.verify("--slug", SLUG, "--case", PLAIN).exit_status == 0
+
+
+def test_missing_answers_of_engines_are_told(runs: Runs) -> None:
+    """A case they dispute looks settled without them."""
+    root = runs.root = shutil.copytree(runs.root, runs.folder / "root")
+    text = (root / "params.yaml").read_text("utf-8")
+    (root / "params.yaml").write_text(f"engines: [vllm-0.33.0]\n{text}", "utf-8")
+    verified = runs.verify("--slug", SLUG, "--case", PLAIN)
+    assert verified.exit_status == 0
+    assert f"fixtures/witnesses/vllm-0.33.0/{SLUG}.parquet" in verified.said
 
 
 # ── a lot ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -6,10 +6,12 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import sys
 import traceback
 from pathlib import Path
 from typing import Any, NoReturn
+from urllib.parse import urlsplit
 
 import click
 
@@ -283,7 +285,23 @@ def _headers(context: click.Context, parameter: click.Parameter, values: tuple[s
         if not colon or not name.strip():
             raise click.BadParameter(f"{value!r} is no 'Name: value'")
         headers[name.strip()] = os.path.expandvars(said.strip())
+        if unset := [one for one in re.findall(r"\$\{?(\w+)", said) if one not in os.environ]:
+            raise click.BadParameter(f"the variable {unset[0]} is not set")
     return headers
+
+
+def _url(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None:
+        parts = urlsplit(value)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise click.BadParameter(f"{value!r} is no address like http://127.0.0.1:30000")
+    return value
+
+
+def _number(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    if value is not None and value != value:  # not a number: within any range for click
+        raise click.BadParameter("nan is no number")
+    return value
 
 
 def _asked(context: click.Context) -> tuple[str, ...]:
@@ -325,7 +343,7 @@ _file = click.Path(path_type=Path, dir_okay=False)
     help="A pinned gateway (smg-1.13.0, smg-1.13.0-symphony, smg-1.9.0, xllamacpp-2026.10.11549; smg for the newest), "
     "which is started; or, with --url, what kind of server runs there: smg, openai, vllm, sglang.",
 )
-@click.option("--url", help="Address of a running server, e.g. http://127.0.0.1:30000.")
+@click.option("--url", callback=_url, help="Address of a running server, e.g. http://127.0.0.1:30000.")
 @click.option("--name", help="What reports call the running server.  [default: its kind]")
 @click.option("--model", help="Name the running server has for the one checkpoint chosen.  [default: the Hub's]")
 @click.option(
@@ -377,7 +395,12 @@ _file = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--mode", "modes", multiple=True, type=click.Choice(["full", "stream"]), help="Only answers so given.")
 @click.option("--plan", "plans", multiple=True, metavar="GLOB", help="Only these chunk plans of streams; repeatable.")
-@click.option("--share", type=click.FloatRange(0, 1), help="Share of the imported cases.  [default: params.yaml]")
+@click.option(
+    "--share",
+    type=click.FloatRange(0, 1),
+    callback=_number,
+    help="Share of the imported cases.  [default: params.yaml]",
+)
 @click.option("--all-plans", is_flag=True, help="Stream imported cases by every chunk plan too, not only by some.")
 @click.option("--fail-fast", is_flag=True, help="Stop soon after the first failure.")
 @click.option("--fresh", is_flag=True, help="Start over, even if an earlier run of the same was interrupted.")
@@ -448,6 +471,8 @@ def verify(
             raise click.UsageError(f"{given[0]} needs --url")
         chosen_target = pinned_target(target)
     else:
+        if script is not None and target != "openai":
+            raise click.UsageError("--script goes with --target openai")
         reach = Reach(url, headers, wire, engine_port, script, capture)
         chosen_target = live_target(target, name or target, reach, parser)
     scope = read_params(root).observe
@@ -716,7 +741,9 @@ def patterns(root: Path) -> None:
 )
 @click.option("--capture", type=click.Path(path_type=Path, dir_okay=False), help="Append a JSON line per request.")
 @click.option("--capture-arrow", type=click.Path(path_type=Path, dir_okay=False), help="Write an Arrow IPC stream.")
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="End by itself.  [default: on Ctrl-C]")
+@click.option(
+    "--seconds", type=click.FloatRange(0, min_open=True), callback=_number, help="End by itself.  [default: on Ctrl-C]"
+)
 def engine(
     model: str,
     folder: Path,

@@ -8,8 +8,12 @@ have changed.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from bellwether.cache import cache_folder
 from bellwether.corpora.store import sql_path
@@ -22,9 +26,10 @@ from bellwether.observing.parts import Parts, discard, so_far
 from bellwether.observing.replays import ALL, Selection
 from bellwether.params import Scope, read_params
 from bellwether.progress import say
-from bellwether.reports.database import Database, connect
+from bellwether.reports.database import WITNESSES, Database, connect
 from bellwether.reports.verdicts import outputs
 from bellwether.reports.verdicts.summary import Summary
+from bellwether.whole import whole_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,7 @@ def main(root: Path, target: Target, wanted: Wanted) -> Summary:
     Raises:
         GatewayError: the gateway cannot be started or reached, or ended before anything was replayed.
         EngineError: the scripted engine cannot serve, or what it captured is lost before anything was replayed.
-        ParamsError: also when no checkpoint is laid out.
+        ParamsError: also when no checkpoint is laid out, a file cannot be written, or another run uses the store.
         MaterialError, TableError: as `observe.main`.
     """
     root = root.resolve()
@@ -71,9 +76,17 @@ def main(root: Path, target: Target, wanted: Wanted) -> Summary:
     if wanted.scope is not None:
         params = replace(params, observe=wanted.scope)
     folder = wanted.store or _store(root, target, wanted, params.observe)
-    slugs = wanted.slugs or tuple(slug for slug in params.checkpoints if inputs_folder(root, slug).is_dir())
+    laid_out = (slug for slug in params.checkpoints if inputs_folder(root, slug).is_dir())
+    slugs = tuple(dict.fromkeys(wanted.slugs or laid_out))
     if not slugs:
         raise ParamsError("no checkpoint of params.yaml is laid out", next_step="Run `make repro`, or `dvc pull`.")
+    for path in filter(None, (wanted.json, wanted.junit, wanted.sarif)):
+        _make_way(path)
+    with _alone(folder):
+        return _verify(root, Run(root, params, target, wanted.selection), wanted, folder, slugs)
+
+
+def _verify(root: Path, run: Run, wanted: Wanted, folder: Path, slugs: tuple[str, ...]) -> Summary:
     done: list[Path] = []
 
     judge = _Judge(root)
@@ -83,7 +96,8 @@ def main(root: Path, target: Target, wanted: Wanted) -> Summary:
         if wanted.fail_fast and judge.finds(path):
             raise _Enough
 
-    run = Run(root, params, target, wanted.selection, part_done)
+    run = replace(run, part_done=part_done)
+    say(f"{run.target.name}: starting, {len(slugs)} checkpoint{'s' * (len(slugs) > 1)}")
     tasks = [_task(run, slug, folder / f"{slug}.parquet", wanted.model) for slug in slugs]
     for one in tasks:
         _begin(one, fresh=wanted.fresh)
@@ -104,6 +118,7 @@ def main(root: Path, target: Target, wanted: Wanted) -> Summary:
     selection = wanted.selection
     partial = stopped is not None or bool(selection.modes or selection.plans)
     database = connect(root, observations=tables, partial=partial)
+    _tell_what_is_missing(database, slugs)
     return outputs.write(
         database,
         root,
@@ -113,6 +128,45 @@ def main(root: Path, target: Target, wanted: Wanted) -> Summary:
         stopped=stopped is not None,
         asked=wanted.asked,
     )
+
+
+def _make_way(path: Path) -> None:
+    """Remove what an earlier run wrote there: a report of before must not pass for this run's."""
+    try:
+        path.unlink(missing_ok=True)
+        with whole_file(path) as partial:  # so that it is known now, and not after the last replay
+            partial.touch()
+        path.unlink()
+    except OSError as error:
+        raise ParamsError(f"{path} cannot be written: {error.strerror}", next_step="Name another file.") from None
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep other runs out of a store."""
+    locks = cache_folder() / "verify"
+    locks.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(locks / f"{sha256_of(str(folder.resolve()).encode())[:16]}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ParamsError(
+            f"another run is at work in {folder}", next_step="Wait for it, or give this one a --store of its own."
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _tell_what_is_missing(database: Database, slugs: tuple[str, ...]) -> None:
+    """Say when engines' answers are not there: a case that is disputed looks settled without them."""
+    missing = [path for path in database.missing if path.startswith(WITNESSES) and Path(path).stem in slugs]
+    if missing:
+        say(
+            f"note: {len(missing)} tables of engines' answers are missing, e.g. {missing[0]}: what vLLM says otherwise"
+            " than the reference is not known of these, and not told as disputed"
+        )
 
 
 def _task(run: Run, slug: str, path: Path, model: str | None) -> Task:

@@ -103,6 +103,8 @@ def pinned_target(name: str) -> Target:
     for target in PINNED.values():
         if name in (target.name, target.gateway):
             return target
+    if name in LIVE:
+        raise ParamsError(f"{name} is not started here", next_step="Start it, and say where it listens with --url.")
     raise ParamsError(f"there is no pinned target {name!r}", next_step=f"Known: {', '.join(PINNED)}.")
 
 

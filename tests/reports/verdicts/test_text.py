@@ -51,7 +51,7 @@ Lists
 what          entry            gate    why
 stale-waiver  sglang >=0.5: a  fail    it agrees
 
-Coverage, in cases
+Coverage of these checkpoints, in cases
 target      kind      recorded    sent    judged
 smg-1.13.0  render          18       5         4
 Not judged: 1 disputed; 13 not sent.

@@ -40,6 +40,10 @@ COUNTED = ("target", "checkpoint", "kind", "cases", "sent", "replays", "judged")
 """Columns of queries/coverage.sql that are no reason why cases were not judged."""
 
 
+REPLAYED = "select * from ({query}) where (target, checkpoint) in (select target, checkpoint from verdict)"
+"""Of the coverage what is about checkpoints that were asked: the others were left out on purpose."""
+
+
 def write(
     database: Database,
     root: Path,
@@ -68,7 +72,7 @@ def write(
             rows,
             {row["target"]: row["version"] for row in _select(connection, TARGETS, "the observations")},
             _examples(_stored(connection, root, "verdict_examples")),
-            (_coverage(row) for row in _stored(connection, root, "coverage")),
+            (_coverage(row) for row in _stored(connection, root, "coverage", REPLAYED)),
             _lists(connection, root),
             alike={
                 row["fingerprint"]: row["engines_like"] for row in _select(connection, ALIKE, "queries/defects.sql")

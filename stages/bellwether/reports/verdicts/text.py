@@ -241,7 +241,8 @@ def _coverage(summary: Summary) -> str:
         (target, kind, *(f"{counts[name]:,}" for name in ("cases", "sent", "judged")))
         for (target, kind), counts in totals.items()
     ]
-    block = "Coverage, in cases\n" + _tabulated(rows, ("target", "kind", "recorded", "sent", "judged"), right=(2, 3, 4))
+    headings = ("target", "kind", "recorded", "sent", "judged")
+    block = "Coverage of these checkpoints, in cases\n" + _tabulated(rows, headings, right=(2, 3, 4))
     said = [f"{cases:,} {UNSEEN.get(reason, reason.replace('_', ' '))}" for reason, cases in reasons.items() if cases]
     return block + (f"\nNot judged: {'; '.join(said)}." if said else "")
 
