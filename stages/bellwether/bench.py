@@ -3,7 +3,7 @@
 Floors: the plain loop that calls `apply_chat_template` twice a case, as one would write it by hand; `encode_batch`
 alone on the same texts, the work nobody can leave out where no text repeats another; the same rows as zstd-compressed
 JSON Lines. Processor time per checkpoint, on agent traces too, is bench_cpu's; queries over a million made-up answers
-are bench_queries'. The last part runs `make repro` in a fresh clone of the last commit.
+are bench_queries', replays through a gateway bench_gateway's. The last part runs `make repro` in a fresh clone of the last commit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tabulate import tabulate
 
-from bellwether import bench_cpu, bench_queries, inputs, record, recording, unpack
+from bellwether import bench_cpu, bench_gateway, bench_queries, inputs, record, recording, unpack
 from bellwether.corpora.store import count_cases, stream_cases
 from bellwether.layout import corpus_folder, inputs_folder, materials_table, reference_table
 from bellwether.progress import say
@@ -45,6 +45,7 @@ def main() -> None:
         rows = [*_speed(one), *_memory(one, many), *_size(one)]
         rows += [row for slug in bench_cpu.SLUGS for row in bench_cpu.compare(root, slug)]
         rows += bench_queries.compare(root, Path(work) / "queries")
+        rows += bench_gateway.compare(root)
         rows += _cold(root, Path(work) / "clone")
     print(tabulate(rows, headers=["measure", "ours", "floor", "ratio", "wanted"], disable_numparse=True))
 
