@@ -3,7 +3,8 @@
 Floors: the plain loop that calls `apply_chat_template` twice a case, as one would write it by hand; `encode_batch`
 alone on the same texts, the work nobody can leave out where no text repeats another; the same rows as zstd-compressed
 JSON Lines. Processor time per checkpoint, on agent traces too, is bench_cpu's; queries over a million made-up answers
-are bench_queries', replays through a gateway bench_gateway's. The last part runs `make repro` in a fresh clone of the last commit.
+are bench_queries', replays through a gateway bench_gateway's. The last part runs `make repro` in a fresh clone of the
+last commit.
 """
 
 from __future__ import annotations
