@@ -68,9 +68,6 @@ class OpenAi:
     async def __aexit__(self, *exc: object) -> None:
         await self._client.close()
 
-    def require_running(self) -> None:
-        """Do nothing: whoever started it ends it."""
-
     @asynccontextmanager
     async def open(self, served: Served) -> AsyncIterator[Adapter]:
         """Serve a checkpoint behind the gateway, wait until it has it, and find out how requests are joined.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import aiohttp
 import orjson
 
 from bellwether.gateways.answer import Failed, Refused
-from bellwether.gateways.chat import MESSAGE_LENGTH, Reply, json_of, post
+from bellwether.gateways.chat import MESSAGE_LENGTH, Reply, json_of, post, session
 
 ABSENT = (404, 405, 501)
 """Statuses by which a server says that it has no such route."""
@@ -139,3 +139,48 @@ def text_of(value: Any, name: str) -> str:
 def server_url(url: str) -> str:
     """Return an address without the slash, and without the `/v1`, that people paste with it."""
     return url.rstrip("/").removesuffix("/v1").rstrip("/")
+
+
+class Running:
+    """A server that somebody else started, asked by its own routes. Nothing is started, and nothing is left behind."""
+
+    def __init__(self, url: str, headers: Mapping[str, str] | None) -> None:
+        self.kinds: frozenset[str] = frozenset()
+        self.plans: frozenset[str] | None = frozenset()
+        self.concurrency = 8
+        self.version = UNSTATED
+        self.facts: dict[str, Any] = {"called": "a running server"}
+        self._url = server_url(url)
+        self._headers = dict(headers or {})
+        self._failed: Failed | None = None
+
+    async def __aenter__(self) -> Self:
+        """Ask which routes there are. A server that does not say is told of when a checkpoint is opened."""
+        self._client = session()
+        self._server = Server(self._client, self._url, self._headers)
+        try:
+            await self._look()
+        except Failed as failed:
+            self._failed = failed
+        except BaseException:
+            await self._client.close()
+            raise
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._client.close()
+
+    async def _look(self) -> None:
+        """Set what is known of the server before a checkpoint is opened. Raises Failed."""
+        raise NotImplementedError
+
+    async def _name_of(self, model: str) -> str:
+        """Return the name under which the server has a model.
+
+        Raises:
+            Failed: `unreachable`; `not-loaded` when it serves other models; `not-observable` when it has no route that
+                shows anything; another when it does not let itself be asked.
+        """
+        if self._failed is not None:
+            raise self._failed
+        return await self._server.name_of(model)

@@ -20,11 +20,11 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Self
+from typing import Any
 
 from bellwether.gateways.answer import Answer, Failed, Output, Prompt, Refused, Served
-from bellwether.gateways.chat import body_of, members, session
-from bellwether.gateways.routes import UNSTATED, Server, ids_of, server_url, text_of
+from bellwether.gateways.chat import body_of, members
+from bellwether.gateways.routes import Running, Server, ids_of, text_of
 
 TOKENIZE = "/tokenize"
 DETOKENIZE = "/detokenize"
@@ -40,52 +40,19 @@ PLACE = "\n\n  File "
 """Where SGLang's message on a malformed body begins to tell of its own files."""
 
 
-class Sglang:
-    """A running SGLang. Nothing is started, and nothing is left behind."""
+class Sglang(Running):
+    """A running SGLang."""
 
     def __init__(self, url: str, *, headers: Mapping[str, str] | None = None, text_parsers: bool = False) -> None:
         """Ask the server at `url`, with `headers` on every request; with `text_parsers` its routes that parse, too."""
-        self.kinds: frozenset[str] = frozenset()
-        self.plans: frozenset[str] | None = frozenset()
-        self.concurrency = 8
-        self.version = UNSTATED
-        self.facts: dict[str, Any] = {"called": "a running server"}
-        self._url = server_url(url)
-        self._headers = dict(headers or {})
+        super().__init__(url, headers)
         self._text_parsers = text_parsers
         self._parsers: tuple[str | None, str | None] = (None, None)
-        self._failed: Failed | None = None
-
-    async def __aenter__(self) -> Self:
-        """Ask which routes there are. A server that does not say is told of when a checkpoint is opened."""
-        self._client = session()
-        self._server = Server(self._client, self._url, self._headers)
-        try:
-            await self._look()
-        except Failed as failed:
-            self._failed = failed
-        except BaseException:
-            await self._client.close()
-            raise
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self._client.close()
-
-    def require_running(self) -> None:
-        """Do nothing: whoever started it ends it."""
 
     @asynccontextmanager
     async def open(self, served: Served) -> AsyncIterator[Adapter]:
-        """Look for the model among those the server has.
-
-        Raises:
-            Failed: `unreachable`; `not-loaded` when it serves other models; `not-observable` when it has no route that
-                shows anything; another when it does not let itself be asked.
-        """
-        if self._failed is not None:
-            raise self._failed
-        name = await self._server.name_of(served.model)
+        """Look for the model among those the server has. Raises Failed, as `Running` says."""
+        name = await self._name_of(served.model)
         yield Adapter(self._server, name, self.version, self.kinds, self._parsers)
 
     async def _look(self) -> None:

@@ -19,13 +19,13 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import orjson
 
 from bellwether.gateways.answer import Answer, Failed, Output, Prompt, Refused, Served
-from bellwether.gateways.chat import body_of, joined, message_of, session
-from bellwether.gateways.routes import UNSTATED, Server, ids_of, server_url, text_of
+from bellwether.gateways.chat import body_of, joined, message_of
+from bellwether.gateways.routes import UNSTATED, Running, Server, ids_of, text_of
 from bellwether.gateways.spoken import spoken
 
 RENDER = "/v1/chat/completions/render"
@@ -40,51 +40,18 @@ PROMPTS = 256
 """Prompts kept for outputs of the same request."""
 
 
-class Vllm:
-    """A running vLLM. Nothing is started, and nothing is left behind."""
+class Vllm(Running):
+    """A running vLLM."""
 
     def __init__(self, url: str, *, headers: Mapping[str, str] | None = None) -> None:
         """Ask the server at `url`, with `headers` on every request."""
-        self.kinds: frozenset[str] = frozenset()
-        self.plans: frozenset[str] | None = frozenset()
-        self.concurrency = 8
-        self.version = UNSTATED
-        self.facts: dict[str, Any] = {"called": "a running server"}
-        self._url = server_url(url)
-        self._headers = dict(headers or {})
-        self._failed: Failed | None = None
+        super().__init__(url, headers)
         self._routes: frozenset[str] = frozenset()
-
-    async def __aenter__(self) -> Self:
-        """Ask which routes there are. A server that does not say is told of when a checkpoint is opened."""
-        self._client = session()
-        self._server = Server(self._client, self._url, self._headers)
-        try:
-            await self._look()
-        except Failed as failed:
-            self._failed = failed
-        except BaseException:
-            await self._client.close()
-            raise
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self._client.close()
-
-    def require_running(self) -> None:
-        """Do nothing: whoever started it ends it."""
 
     @asynccontextmanager
     async def open(self, served: Served) -> AsyncIterator[Adapter]:
-        """Look for the model among those the server has.
-
-        Raises:
-            Failed: `unreachable`; `not-loaded` when it serves other models; `not-observable` when it has no route that
-                shows anything; another when it does not let itself be asked.
-        """
-        if self._failed is not None:
-            raise self._failed
-        name = await self._server.name_of(served.model)
+        """Look for the model among those the server has. Raises Failed, as `Running` says."""
+        name = await self._name_of(served.model)
         yield Adapter(self._server, name, served.eos_ids, self.version, self._routes)
 
     async def _look(self) -> None:
