@@ -46,7 +46,8 @@ child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"]
 print("child", child.pid, flush=True)
 """
 PARENT = """
-import asyncio, sys
+import asyncio, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job inherits that it is ignored
 from bellwether.gateways.process import Process
 
 async def main():

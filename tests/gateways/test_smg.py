@@ -738,7 +738,8 @@ def test_a_gateway_that_ends_meanwhile_ends_the_observation() -> None:
 
 
 ALONE = """
-import asyncio
+import asyncio, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job inherits that it is ignored
 from bellwether.gateways.smg import Smg
 
 async def main():
