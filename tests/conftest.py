@@ -7,9 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from bellwether.params import Params, read_params
 from support import ROOT, corpus_file, load_checkpoint, miniature, snapshot
+
+settings.register_profile("untimed", deadline=None)  # how long an example takes is the machine's affair
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

@@ -349,7 +349,7 @@ BROKEN = {
     "streams-an-error": {"stream-error": STREAMS},
     "asks-the-engine-twice-in-two-ways": {"captures-differ": EVERYWHERE},
     "asks-no-engine": {"no_capture": EVERYWHERE},
-    "serves-another-model": {"not-registered": EVERYWHERE},
+    "serves-another-model": {"not-registered": AT_ONCE},  # not opened: one row an output
 }
 """Fault → reason → answers without a verdict for it."""
 
@@ -384,25 +384,26 @@ def test_a_broken_gateway_gets_no_verdict(runs: Runs, monkeypatch: pytest.Monkey
 def test_a_gateway_that_is_broken_from_the_first_chat_gets_no_verdict(
     runs: Runs, monkeypatch: pytest.MonkeyPatch, fault: str, reason: str, kind: str
 ) -> None:
-    """Nothing can be opened: all that was asked for has no verdict, for that reason."""
+    """Nothing can be opened: each output that was asked for has no verdict, for that reason."""
     impatient(monkeypatch)
     verified = runs.command([SHORT], fault, kind=kind, spared=())
-    assert verified.wrong == {Wrong(SHORT, None, None, None, EVERYWHERE, "measurement_failed", reason, None)}
+    assert verified.wrong == {Wrong(SHORT, None, None, None, AT_ONCE, "measurement_failed", reason, None)}
     assert verified.exit_status == 2
     assert reason in verified.said
 
 
 @pytest.mark.parametrize(
-    ("fault", "reason"), [("serves-another-model", "not-loaded"), ("asks-no-engine", "no_capture")]
+    ("fault", "reason", "where"),
+    [("serves-another-model", "not-loaded", AT_ONCE), ("asks-no-engine", "no_capture", EVERYWHERE)],
 )
 def test_any_gateway_that_is_broken_gets_no_verdict(
-    runs: Runs, monkeypatch: pytest.MonkeyPatch, fault: str, reason: str
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, fault: str, reason: str, where: frozenset[str]
 ) -> None:
     """The same by the adapter of any gateway; it waits for a model to be listed, and for captures."""
     impatient(monkeypatch)
     verified = runs.command([SHORT], fault, kind="openai")
     verdict = "missing" if reason == "no_capture" else "measurement_failed"
-    assert verified.wrong == {Wrong(SHORT, None, None, None, EVERYWHERE, verdict, reason, None)}
+    assert verified.wrong == {Wrong(SHORT, None, None, None, where, verdict, reason, None)}
     assert verified.exit_status == 2
 
 

@@ -418,7 +418,7 @@ def test_tables_stay_where_they_are_wanted(runs: Runs, monkeypatch: pytest.Monke
     wanted = Wanted((SLUG,), selection=Selection(cases=(PLAIN,)))
     target = replace(PINNED["smg-1.13.0"], start=lambda root: Told())
     assert verify.main(runs.root, target, wanted).exit_status == 2  # no prompt of it is seen
-    [folder] = (runs.folder / "cache" / "verify").iterdir()
+    [folder] = (path for path in (runs.folder / "cache" / "verify").iterdir() if path.is_dir())
     assert folder.name.startswith("smg-1.13.0-")
     assert (folder / f"{SLUG}.parquet").is_file()
     assert not (runs.root / "fixtures" / "observations").exists()
@@ -659,7 +659,7 @@ def test_memory_does_not_grow_with_the_number_of_replays(runs: Runs, monkeypatch
     )
     summary = verify.main(runs.root, target, wanted)
     assert (summary.replays, written["parts"]) == (MANY, MANY // 256)
-    assert max(replays) <= 256 + AHEAD * Told.concurrency + 1
+    assert max(replays) <= 256 + AHEAD * Told.concurrency + 2  # one just read, one just written
     assert max(objects) - objects[0] < MANY // 8
     document = json.loads(wanted.json.read_text("utf-8"))
     assert len({row["case_id"] for row in document["replays"]}) == MANY
