@@ -923,7 +923,7 @@ drawn_cases = st.lists(
 )
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(drawn_cases)
 def test_any_rows_give_one_verdict_per_replay(tmp_path_factory: pytest.TempPathFactory, drawn):
     """Repeated answers of engines, two encoders, several plans and overlapping entries: one row per replay, none lost,
