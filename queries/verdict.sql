@@ -18,15 +18,16 @@
 --
 -- gate          pass, fail, none or no_verdict
 -- standing      of the case, as in standing.sql
--- what          differs first: rejected, accepted (the truth refuses), prompt-ids, ids, text, pieces, framing, message,
---               finish-reason, usage or buffered; same; null when nothing was compared. A fact on disputed rows too
+-- what          differs first: rejected, accepted (the truth refuses), prompt-ids (of a stream: others than at once), ids,
+--               text, pieces, framing, message, finish-reason, usage or buffered; same; null when nothing was compared. A
+--               fact on disputed rows too
 -- field         of a message, the violated rule of the framing, the count that is wrong
 -- first_layer   template, special_tokens, tokens, detokenize, parse, streaming or api, of what differs from a truth, and
 --               of what says neither what the reference nor what vLLM says, beside the reference. A stream that is wrong
 --               as the answer in one piece is belongs to that one's layer, any other to streaming
 -- localisation  exact; at_or_before when a layer before it was not seen, or is wrong in another way
 -- respelled     arguments of the truth's value in other bytes
--- coverage      full; text when of a text in pieces only the whole was compared
+-- coverage      full; text when of a text in pieces only the whole was compared; message when no usage was seen beside it
 -- engines       whose pinned release differs from the truth under some plan, waived those with an active waiver
 -- known         the entry that excuses the row, or has to go
 -- code, message what the gateway said, or what was seen to fail
@@ -63,7 +64,15 @@ other as (
     where encoder = 'class'
 ),
 
--- an answer is of the output it was given; a refusal gave none
+-- what a gateway sent its engine when the same was asked at once
+asked_at_once as (
+    select target, checkpoint, case_id, given, prompt
+    from observed
+    where kind = 'parse' and not streamed and prompt is not null
+),
+
+-- an answer is of the output it was given; a refusal gave none. Of a stream the prompt is held against that: the request
+-- is the same
 both_sides as not materialized (
     select
         observed.* exclude (content, reasoning_content),
@@ -73,7 +82,8 @@ both_sides as not materialized (
         one.text as one_text,
         one.spelling as one_spelling,
         one.case_id is not null and (one.given is null or one.given is not distinct from observed.given) as one_fits,
-        departure(one, observed) as one_what,
+        coalesce(observed.prompt <> asked_at_once.prompt, false) as prompts_differ,
+        departure_of_stream(departure(one, observed), prompts_differ) as one_what,
         is_said(one, observed) as one_said,
         other.state as other_state,
         other.truth as other_truth,
@@ -82,7 +92,7 @@ both_sides as not materialized (
         other.spelling as other_spelling,
         other.case_id is not null
         and (other.given is null or other.given is not distinct from observed.given) as other_fits,
-        departure(other, observed) as other_what,
+        departure_of_stream(departure(other, observed), prompts_differ) as other_what,
         is_said(other, observed) as other_said,
         coalesce(cases.malformed, false) as malformed,
     from observed
@@ -91,6 +101,12 @@ both_sides as not materialized (
     left join other
         on observed.checkpoint = other.checkpoint and observed.kind = other.kind and observed.case_id = other.case_id
     left join cases on observed.case_id = cases.case_id
+    left join asked_at_once
+        on observed.streamed
+        and observed.target = asked_at_once.target
+        and observed.checkpoint = asked_at_once.checkpoint
+        and observed.case_id = asked_at_once.case_id
+        and observed.given is not distinct from asked_at_once.given
 ),
 
 chosen as (
@@ -160,6 +176,7 @@ beside as materialized (
         case
             when what is null then null
             when kind = 'detokenize' and answer = 'result' and value is null then 'text'
+            when kind = 'parse' and answer = 'result' and not counts_are_seen(layered) then 'message'
             else 'full'
         end as coverage,
         one_fits and one_said or other_fits and other_said as as_reference,

@@ -189,6 +189,7 @@ class Stages:
     """What a gateway does. As it stands, it is right."""
 
     body: Callable[[Body], Body] = lambda body: body
+    streamed_body: Callable[[Body], Body] = lambda body: body
     refusal: Callable[[str], str | None] = lambda error: None
     prompt: Callable[[str], str] = lambda text: text
     encoded: Callable[[Tokenizer, list[int]], list[int]] = lambda tokenizer, ids: ids
@@ -362,8 +363,11 @@ class FaultyGateway:
     async def _answer(self, request: web.Request, body: Body, fault: Stages) -> web.StreamResponse:
         model, key = body["model"], body.get("rid") or request.headers["X-Request-Id"]
         rendered = {name: value for name, value in body.items() if name not in NOT_RENDERED}
+        rendered = fault.body(rendered)
+        if body.get("stream"):
+            rendered = fault.streamed_body(rendered)
         try:
-            prompt = self.checkpoints[model].render(**arguments_of(fault.body(rendered)))
+            prompt = self.checkpoints[model].render(**arguments_of(rendered))
         except TemplateError as error:
             if (prompt := fault.refusal(str(error))) is None:
                 return refusal(str(error), "template_error")
@@ -697,6 +701,7 @@ FAULTS = {
     "says-stop-for-calls": Stages(reason=lambda reason: "stop" if reason == "tool_calls" else reason),
     "says-tool-use": Stages(reason=lambda reason: "tool_use" if reason == "tool_calls" else reason),
     # streams
+    "thinks-otherwise-when-streamed": Stages(streamed_body=setting(chat_template_kwargs={"enable_thinking": False})),
     "merges-deltas": Stages(sent=in_one_part("content")),
     "swaps-two-deltas": Stages(sent=two_swapped),
     "loses-a-call-of-two-in-a-chunk": Stages(sent=first_call_of_two_lost),

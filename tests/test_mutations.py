@@ -248,6 +248,7 @@ MUTATIONS = {
     "adds-a-newline": [Wrong(SHORT, "parse", "message", "whitespace", EVERYWHERE)],
     "spells-numbers-as-text": [Wrong(NUMBER, "parse", "message", "tool_calls", EVERYWHERE)],
     "says-stop-for-calls": [Wrong(EMPTY_CALL, "parse", "finish-reason", None, EVERYWHERE)],
+    "thinks-otherwise-when-streamed": [Wrong(THOUGHT, "streaming", "prompt-ids", None, STREAMS)],
     "merges-deltas": [
         Wrong(SHORT, "streaming", "buffered", None, frozenset({"per_token"})),
         Wrong(THOUGHT, "streaming", "buffered", None, frozenset({"per_token"})),
@@ -278,6 +279,7 @@ SPARED = {
     "drops-the-tools": [PLAIN],
     "drops-the-generation-prompt": [NO_TURN],
     "turns-thinking-off": [NO_THOUGHT],
+    "thinks-otherwise-when-streamed": [SHORT],
     "accepts-what-the-template-refuses": [PLAIN],
     "eats-a-character": [GOOSE, SHORT],
     "skips-markers": [GOOSE, SHORT],

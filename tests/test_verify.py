@@ -269,7 +269,7 @@ def test_nothing_selected_is_no_verdict(runs: Runs) -> None:
     """Nothing was seen to pass."""
     verified = runs.verify("--slug", SLUG, "--case", "no-such-case")
     assert (verified.exit_status, verified.rows) == (2, [])
-    assert "nothing was judged" in verified.said
+    assert "nothing was held against a truth" in verified.said
 
 
 def test_a_command_of_the_report_shows_the_case(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

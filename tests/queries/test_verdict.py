@@ -575,13 +575,41 @@ def test_reasoning_counts_as_text_that_comes_in_pieces(tmp_path: Path):
 
 
 def test_a_text_without_pieces_covers_the_text_alone(tmp_path: Path):
-    """detokenize: gateways show the joined text; that is marked. Every other comparison is full."""
+    """detokenize: gateways show the joined text; a message may come without usage, or without sight of the engine's
+    counts. Both are marked: what was not counted is not equal. Every other comparison is full."""
     scenes = {(kind, "a"): ([claim(case_id)], [], [replay(case_id)]) for kind, case_id in CASES.items()}
+    counts = dict.fromkeys(("usage_prompt_tokens", "prompt_tokens", "usage_completion_tokens", "completion_tokens"), 3)
+    scenes["parse", "counted"] = ([claim(PARSE)], [], [replay(PARSE, **counts)])
+    for name in counts:
+        scenes["parse", name] = ([claim(PARSE)], [], [replay(PARSE, **counts | {name: None})])
     case_id = CASES["detokenize"]
     scenes["detokenize", "b"] = ([claim(case_id)], [], [replay(case_id, "b")])
     scenes["detokenize", "refused"] = ([claim(case_id)], [], [turned_away(case_id)])
     for (kind, said), row in judged(tmp_path, scenes).items():
-        assert row["coverage"] == ("text" if kind == "detokenize" and said != "refused" else "full")
+        less = {("detokenize", "a"): "text", ("detokenize", "b"): "text", ("parse", "a"): "message"}
+        less |= {("parse", name): "message" for name in counts}
+        assert row["coverage"] == less.get((kind, said), "full")
+
+
+def test_a_stream_s_prompt_is_held_against_that_of_the_same_request_at_once(tmp_path: Path):
+    """A client that streams asks the same; what was not seen is nothing to hold it against."""
+    one, other = {"prompt_sha256": digest("p")}, {"prompt_sha256": digest("q")}
+    scenes = {
+        "same": [replay(PARSE, **one), replay(PARSE, plan="whole", **one)],
+        "another": [replay(PARSE, **one), replay(PARSE, plan="whole", **other)],
+        "unseen": [replay(PARSE), replay(PARSE, plan="whole", **other)],
+        "refused": [replay(PARSE, **one), turned_away(PARSE, plan="whole")],
+    }
+    for name, replays in scenes.items():
+        root = made(tmp_path / name, [claim(PARSE)], [], replays)
+        whole, stream = sorted(ask(root, "verdict"), key=lambda row: row["mode"])
+        assert whole["verdict"] == "match", name
+        wrong = {
+            "another": ("regression", "prompt-ids", "streaming", "exact"),
+            "refused": ("rejected", "rejected", "streaming", "exact"),
+        }
+        found = (stream["verdict"], stream["what"], stream["first_layer"], stream["localisation"])
+        assert found == wrong.get(name, ("match", "same", None, None)), name
 
 
 # ── layers ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -141,7 +142,7 @@ def server_url(url: str) -> str:
     return url.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
-class Running:
+class Running(ABC):
     """A server that somebody else started, asked by its own routes. Nothing is started, and nothing is left behind."""
 
     def __init__(self, url: str, headers: Mapping[str, str] | None) -> None:
@@ -170,9 +171,9 @@ class Running:
     async def __aexit__(self, *exc: object) -> None:
         await self._client.close()
 
+    @abstractmethod
     async def _look(self) -> None:
         """Set what is known of the server before a checkpoint is opened. Raises Failed."""
-        raise NotImplementedError
 
     async def _name_of(self, model: str) -> str:
         """Return the name under which the server has a model.

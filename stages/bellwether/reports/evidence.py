@@ -71,6 +71,7 @@ select
     baseline_text_sha256 as baseline_text, bare_sha256 as bare_ids, baseline_bare_sha256 as baseline_bare_ids,
     finish_reason, usage_prompt_tokens, usage_completion_tokens, prompt_tokens, completion_tokens, framing, in_pieces,
     reason_code, reason, http_status, parser_used,
+    if(kind = 'parse', prompt_sha256, null) as prompt,
 from {table};
 """
 
@@ -184,6 +185,11 @@ create macro finish_class(word) as case
     else word
 end;
 
+-- whether counts of both sides are there; what was not counted is not equal
+create macro counts_are_seen(observed) as observed.usage_prompt_tokens is not null
+    and observed.usage_completion_tokens is not null and observed.prompt_tokens is not null
+    and observed.completion_tokens is not null;
+
 create macro wrong_usage(observed) as case
     when observed.usage_prompt_tokens <> observed.prompt_tokens then 'prompt'
     when observed.usage_completion_tokens <> observed.completion_tokens then 'completion'
@@ -205,6 +211,10 @@ create macro departure(claim, observed) as case
     when observed.mode = 'per_token' and not observed.in_pieces and claim.written >= 16 then 'buffered'
     else 'same'
 end;
+
+-- a stream's prompt comes before all that is read of its answer; a refusal has none
+create macro departure_of_stream(what, prompts_differ) as
+    if(prompts_differ and what not in ('rejected', 'accepted'), 'prompt-ids', what);
 
 -- of a departure that was seen at once. The same decoder reads both prompts: texts that are equal leave the tokenizer,
 -- and ids that are equal without the special ones leave those

@@ -154,7 +154,7 @@ def test_a_measurement_that_failed_is_a_warning_and_no_pass(tmp_path: Path) -> N
         ("measurement_failed", "timeout", "no_verdict")
     ]
     assert "1 timeout" not in outputs.text(summary) and "measurement_failed timeout" in outputs.text(summary)
-    assert [line.split(" ")[0] for line in outputs.annotations(summary)] == ["::warning"]
+    assert [line.split(" ")[0] for line in outputs.annotations(summary)] == ["::warning", "::warning"]
 
 
 def test_a_stop_is_in_every_output(project: Path, tmp_path: Path) -> None:

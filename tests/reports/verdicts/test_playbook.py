@@ -37,7 +37,7 @@ DIFFERS = {
     "render": {"rejected", "accepted", "prompt-ids"},
     "tokenize": {"rejected", "accepted", "ids"},
     "detokenize": {"rejected", "accepted", "text", "pieces"},
-    "parse": {"rejected", "accepted", "framing", "message", "finish-reason", "usage", "buffered"},
+    "parse": {"rejected", "accepted", "prompt-ids", "framing", "message", "finish-reason", "usage", "buffered"},
 }
 """Kind → what can differ in it."""
 
@@ -47,8 +47,9 @@ def pairs() -> set[tuple[str, str]]:
     connection = duckdb.connect()
     connection.execute(evidence.MACROS)
     rows = connection.execute(LAYER_OF, [list(KINDS), sorted(playbook.DIFFERENCES)]).fetchall()
-    of_streams = {"framing", "buffered"}  # of a stream alone, and so always in its layer
-    found = {(layer, what) for kind, what, layer in rows if what in DIFFERS[kind] - of_streams}
+    of_streams = {"prompt-ids", "framing", "buffered"}  # of an answer's stream alone, and so always in its layer
+    told = {**DIFFERS, "parse": DIFFERS["parse"] - of_streams}
+    found = {(layer, what) for kind, what, layer in rows if what in told[kind]}
     return found | {("streaming", what) for what in DIFFERS["parse"]}  # a stream that alone is wrong
 
 

@@ -12,10 +12,10 @@ from bellwether.reports.verdicts.rules import LAYERS, OUTCOMES, exit_status, gat
 from verdict_rows import GATES
 
 JUDGED = {
-    *("policy", "engines_split", "rejected", "regression", "known_difference", "known_but_matches"),
+    *("rejected", "regression", "known_difference", "known_but_matches"),
     *("engine_defect", "engine_defect_waived", "match"),
 }
-"""Rows 6, 7 and 9 to 13 of the decision table."""
+"""Rows 9 to 13 of the decision table: rows 6 and 7 hold a gateway against nothing."""
 FAILS = {"rejected", "regression", "known_but_matches", "engine_defect"}
 UNMEASURED = {"missing", "measurement_failed"}
 
@@ -55,6 +55,7 @@ def test_nothing_at_all_is_no_pass() -> None:
     assert exit_status({}) == 2
     assert exit_status({"match": 0}) == 2
     assert exit_status({"disputed": 5, "unverified": 1, "not_applicable": 1}) == 2
+    assert exit_status({"policy": 5, "engines_split": 1}) == 2
 
 
 def test_a_failed_measurement_beside_matches_is_no_pass() -> None:

@@ -139,7 +139,7 @@ def test_no_verdict_is_no_success() -> None:
     assert (invocation["executionSuccessful"], invocation["exitCode"]) == (False, 2)
     assert [note["message"]["text"] for note in invocation["toolExecutionNotifications"]] == [
         "The run stopped early; the cases left are not judged.",
-        "No replay has a verdict: this is no pass.",
+        "Nothing was held against a truth: this is no pass.",
     ]
     with verdicts(row()) as rows:
         run = read(rows)

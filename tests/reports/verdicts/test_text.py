@@ -100,7 +100,8 @@ def test_no_verdict_says_why() -> None:
     """Each reason that leads to exit 2."""
     with verdicts(row("missing", what=None)) as rows:
         line = text(summed(rows, stopped=True)).splitlines()[2]
-    assert line == "exit 2: no verdict (1 replay without a measurement, the run stopped early, nothing was judged)"
+    why = "1 replay without a measurement, the run stopped early, nothing was held against a truth"
+    assert line == f"exit 2: no verdict ({why})"
 
 
 def test_many_kinds_are_cut_and_counted() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from bellwether.reports.verdicts.rules import FAIL
+from bellwether.reports.verdicts.rules import FAIL, is_judged
 from bellwether.reports.verdicts.summary import Finding, Listed, Summary
 from bellwether.reports.verdicts.words import counted, cut, listed
 
@@ -25,6 +25,8 @@ def annotations(summary: Summary) -> list[str]:
         warnings.insert(
             0, _command("warning", "Stopped early", "Not all cases were replayed; the others are not judged.")
         )
+    if not is_judged(summary.verdicts):
+        warnings.insert(0, _command("warning", "No verdict", "Nothing was held against a truth: this is no pass."))
     lines = errors[:SHOWN] + warnings[:SHOWN]
     left = [
         counted(len(more) - SHOWN, f"more {level}")

@@ -124,10 +124,9 @@ def _run(summary: Summary) -> list[Test]:
     ended = Test("all replays were made", PASSED)
     if summary.stopped:
         ended = Test(ended.name, ERROR, "stopped", "the run stopped early: the cases left are not judged")
-    gates = summary.gates
     judged = Test("something was judged", PASSED)
-    if not gates[rules.PASS] and not gates[rules.FAIL]:
-        judged = Test(judged.name, ERROR, "nothing-judged", "no replay has a verdict: this is no pass")
+    if not rules.is_judged(summary.verdicts):
+        judged = Test(judged.name, ERROR, "nothing-judged", "nothing was held against a truth: this is no pass")
     return [ended, judged]
 
 

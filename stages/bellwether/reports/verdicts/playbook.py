@@ -195,6 +195,13 @@ PAGES: dict[tuple[str, str], Entry] = {
         "Two places that end the stream, a worker's error written as an event, or a flush after the last event.",
         "Look at the raw events of the case shown, last ones first.",
     ),
+    ("streaming", "prompt-ids"): Entry(
+        "Streamed, the prompt is another",
+        "The same request gives the engine other token ids when the client asks for a stream: the model answers "
+        "another question than the one that was tested at once.",
+        "A path of its own for streams that leaves out tools, template arguments or defaults, or sets other ones.",
+        "Send the request with and without `stream`, and put the engine's two prompts beside each other.",
+    ),
     ("streaming", "message"): Entry(
         "Streamed, the answer is read otherwise",
         "The same output gives another message when it comes in chunks: what a client gets depends on how the engine "

@@ -36,6 +36,10 @@ LAYERS = (
 )
 """In causal order: what goes wrong in one shows in those after it."""
 
+COMPARED = ("match", "known_difference", "engine_defect_waived")
+"""Verdicts that pass because something was held against a truth. What is malformed, or split among engines, passes
+whatever a gateway makes of it: alone that says nothing of the gateway."""
+
 OUTCOMES = {PASS: "passed", FAIL: "failure", NO_VERDICT: "error", NONE: "skipped"}
 """Gate → what a test report calls it."""
 
@@ -64,11 +68,16 @@ def layer_place(layer: str | None) -> int:
     return len(LAYERS) if layer is None else LAYERS.index(layer)
 
 
+def is_judged(counts: Mapping[str, int]) -> bool:
+    """Return whether something was held against a truth. `counts` are rows by verdict."""
+    return any(rows and (gate(verdict) == FAIL or verdict in COMPARED) for verdict, rows in counts.items())
+
+
 def exit_status(counts: Mapping[str, int], lists: Iterable[str] = (), *, stopped: bool = False) -> int:
     """Return the exit status of a verification. First that holds:
 
     - 1: a row, or an entry of a list, failed its gate
-    - 2: the run stopped early, an observation is missing or its measurement failed, or no row was judged
+    - 2: the run stopped early, an observation is missing or its measurement failed, or nothing was held against a truth
     - 0: all that was judged passed
 
     `counts` are rows by verdict, `lists` the gates of entries of lists.
@@ -79,6 +88,6 @@ def exit_status(counts: Mapping[str, int], lists: Iterable[str] = (), *, stopped
     gates = {gate(verdict) for verdict, rows in counts.items() if rows}
     if FAIL in gates or FAIL in lists:
         return 1
-    if stopped or NO_VERDICT in gates or PASS not in gates:
+    if stopped or NO_VERDICT in gates or not is_judged(counts):
         return 2
     return 0

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from bellwether.reports.verdicts.document import DISTRIBUTION
 from bellwether.reports.verdicts.playbook import Entry
 from bellwether.reports.verdicts.rows import Row, Rows
-from bellwether.reports.verdicts.rules import FAIL
+from bellwether.reports.verdicts.rules import FAIL, is_judged
 from bellwether.reports.verdicts.summary import Finding, Listed, Summary
 from bellwether.reports.verdicts.words import counted, cut, listed, place, played, visible
 
@@ -179,8 +179,8 @@ def _invocation(summary: Summary, left: int) -> dict[str, Any]:
     notes = []
     if summary.stopped:
         notes.append(_note("The run stopped early; the cases left are not judged."))
-    if not any(summary.gates[gate] for gate in ("pass", "fail")):
-        notes.append(_note("No replay has a verdict: this is no pass."))
+    if not is_judged(summary.verdicts):
+        notes.append(_note("Nothing was held against a truth: this is no pass."))
     if left > 0:
         notes.append(
             _note(f"Left out: {counted(left, 'case')} of the findings, beyond {PER_FINDING} each or {MOST:,} in all.")

@@ -98,8 +98,8 @@ def _head(summary: Summary) -> str:
     without = summary.gates[rules.NO_VERDICT]
     why += [f"{counted(without, 'replay')} without a measurement"] if without else []
     why += ["the run stopped early"] if summary.stopped else []
-    if not summary.gates[rules.PASS] and not summary.gates[rules.FAIL]:
-        why.append("nothing was judged")
+    if not rules.is_judged(summary.verdicts):
+        why.append("nothing was held against a truth")
     lines.append(f"exit {status}: {WORDS[status]}" + (f" ({', '.join(why)})" if why else ""))
     return "\n".join(lines)
 
