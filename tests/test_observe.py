@@ -382,15 +382,18 @@ cli(["observe", {name!r}, {slug!r}, "--root", {root!r}])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a gateway with a program that is killed")
-@pytest.mark.parametrize("send", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("send", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_run_that_is_ended_leaves_no_process(
     recorded: Recorded, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, send: signal.Signals
 ) -> None:
-    """Ctrl-C is a sentence and no verdict. What was recorded stays, and the next run goes on."""
+    """Ctrl-C and SIGTERM are a sentence and no verdict, and leave no temporary file. What was recorded stays, and the
+    next run goes on."""
     observation_table(root, NAME, SLUG).unlink()
     host = tmp_path / "host.py"
     host.write_text(HOST.format(name=NAME, slug=SLUG, root=str(root)))
-    paths = {**os.environ, "PYTHONPATH": str(ROOT / "stages")}
+    temporary = tmp_path / "t"
+    temporary.mkdir()
+    paths = {**os.environ, "PYTHONPATH": str(ROOT / "stages"), "TMPDIR": str(temporary)}
     started: list[int] = []
     with subprocess.Popen([sys.executable, str(host)], stderr=subprocess.PIPE, text=True, env=paths) as running:
         first = folder(root) / f"{SLUG}.parts" / "000000.parquet"
@@ -400,8 +403,9 @@ def test_a_run_that_is_ended_leaves_no_process(
         said = running.stderr.read()
     wait_for(lambda: not any(map(alive, started)))
     assert started, said
-    if send == signal.SIGINT:
+    if send != signal.SIGKILL:
         assert running.returncode == 2
+        assert list(temporary.iterdir()) == []
         assert "error: interrupted\nnext:  Nothing half-written is left; run the same command again.\n" in said
         assert "Traceback" not in said
     left = {path.name for path in folder(root).iterdir()}

@@ -7,7 +7,9 @@ import errno
 import io
 import os
 import re
+import signal
 import sys
+import threading
 import traceback
 from pathlib import Path
 from typing import Any, NoReturn
@@ -26,6 +28,7 @@ class Commands(click.Group):
         for stream in (sys.stdout, sys.stderr):  # what is printed is UTF-8 in any locale, as all files are
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(encoding="utf-8")
+        _end_on_sigterm()
         try:
             result = super().main(*args, **kwargs)
         except click.ClickException as error:
@@ -55,6 +58,17 @@ class Commands(click.Group):
         except BrokenPipeError:  # the reader of a pipe has gone; click would exit 1
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             context.exit(2)
+
+
+def _end_on_sigterm() -> None:
+    """Have SIGTERM end a command as Ctrl-C does: with its gateways and its temporary files gone. A parent that has it
+    ignored keeps it so."""
+
+    def interrupt(number: int, frame: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, interrupt)
 
 
 def _interrupted() -> NoReturn:
