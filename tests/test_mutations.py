@@ -409,6 +409,16 @@ def test_any_gateway_that_is_broken_gets_no_verdict(
     assert verified.exit_status == 2
 
 
+def test_a_checkpoint_that_is_not_loaded_is_told_whatever_is_selected(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Streams alone are asked for and none can be made: a row says so, or another checkpoint's would pass for all."""
+    impatient(monkeypatch)
+    verified = runs.verify([SHORT], "serves-another-model", modes=("stream",))
+    assert verified.wrong == {Wrong(SHORT, None, None, None, AT_ONCE, "measurement_failed", "not-registered", None)}
+    assert verified.exit_status == 2
+
+
 @pytest.mark.parametrize("kind", ["smg", "openai"])
 def test_a_gateway_that_is_not_there_gets_no_verdict(runs: Runs, kind: str) -> None:
     [dead] = free_ports(1)

@@ -143,9 +143,11 @@ async def _observe(run: Run, gateway: Gateway, task: Task, progress: Progress) -
             say(f"{target.name} {manifest.slug}: {reason.code}: {reason.message}")
         loaded = not isinstance(adapter, Failed)
         kinds = target.kinds & adapter.kinds if loaded else target.kinds
-        plans = _both(gateway.plans, target.plans) if loaded else frozenset()  # one row an output says enough
+        # Of what is not loaded one row an output says enough; and says it, whatever modes were chosen.
+        plans = _both(gateway.plans, target.plans) if loaded else frozenset()
         seen = gateway.facts.get("clock") == run.params.clock.isoformat()
-        replays = Replays(run.root, run.params, manifest, kinds, plans, seen, run.selection)
+        selection = run.selection if loaded else replace(run.selection, modes=())
+        replays = Replays(run.root, run.params, manifest, kinds, plans, seen, selection)
         total = replays.count()
         progress.total += total
         progress.advance(min(parts.rows, total))

@@ -187,9 +187,11 @@ def test_one_that_ends_before_it_is_ready_is_quoted() -> None:
 
         await until_ready(started, ready, 60)
 
-    with pytest.raises(GatewayError, match=r"it ended before it was ready: RuntimeError: no port$"):
+    with pytest.raises(
+        GatewayError, match=r"it ended before it was ready, with status 1, its last words: RuntimeError: no port$"
+    ):
         with_process("raise RuntimeError('no port')", use)
-    with pytest.raises(GatewayError, match=r"it ended before it was ready: without a word$"):
+    with pytest.raises(GatewayError, match=r"it ended before it was ready, with status \d, without a word$"):
         with_process("", use)
 
 

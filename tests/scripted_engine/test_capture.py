@@ -12,6 +12,7 @@ def record(request_id: str, size: int = 1) -> Record:
         wire="vllm",
         route="Generate",
         read=dict,
+        prompt=lambda: None,
         size=size,
         script=None,
         answered_by=None,

@@ -38,6 +38,7 @@ def ask(engine: ScriptedEngine, request_id: str, folder: Path = Path("nowhere"))
         wire="vllm",
         route="Generate",
         read=lambda: dict(ASKED),
+        prompt=lambda: ASKED["input_ids"],
         size=100,
         prompt_tokens=1,
     )
@@ -50,6 +51,16 @@ def kept() -> int:
     """Return how many records and scripts there are in this process."""
     gc.collect()
     return sum(isinstance(one, Record | Script) for one in gc.get_objects())
+
+
+def test_prompts_are_taken_instead_of_captures() -> None:
+    """The same requests, in the same order, and forgotten like them."""
+    engine = ScriptedEngine()
+    for number in range(2):
+        ask(engine, f"case-{number}")
+    ask(engine, "case")
+    assert engine.take_prompts("case") == [(served(Path("nowhere")).model, ASKED["input_ids"])] * 3
+    assert engine.take("case") == []
 
 
 def test_memory_is_flat_when_captures_are_taken() -> None:

@@ -89,6 +89,12 @@ class Process:
         """Return the last line it printed."""
         return self.said().strip().rpartition("\n")[2].strip()[:WORDS]
 
+    def ending(self) -> str:
+        """Return how it ended, and the last line it printed."""
+        status, words = self._process.returncode, self.last_words()
+        how = f"by signal {-status}" if status is not None and status < 0 else f"with status {status}"
+        return f"{how}, its last words: {words}" if words else f"{how}, without a word"
+
     def _kill(self) -> None:
         """End the whole group. Its number is not another's before `_watch` took note of the leader's end."""
         with contextlib.suppress(ProcessLookupError):
@@ -128,7 +134,7 @@ async def until_ready(process: Process, ready: Callable[[], Awaitable[bool]], se
         words = process.last_words()
         if process.ended:
             await asyncio.sleep(PAUSE)
-            raise GatewayError(f"it ended before it was ready: {process.last_words() or 'without a word'}")
+            raise GatewayError(f"it ended before it was ready, {process.ending()}")
         if time.monotonic() >= deadline:
             raise GatewayError(
                 f"it was not ready within {seconds:g} s" + (f"; its last words: {words}" if words else "")

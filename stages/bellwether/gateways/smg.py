@@ -379,7 +379,7 @@ class Smg:
                 await asyncio.sleep(ENDING)
                 if self._process.ended:
                     raise GatewayError(
-                        f"the gateway smg {self.version} ended: {self._process.last_words() or 'without a word'}",
+                        f"the gateway smg {self.version} ended {self._process.ending()}",
                         next_step="Run again; what was observed before is kept.",
                     ) from None
             raise
@@ -497,16 +497,17 @@ class SmgAdapter:
         try:
             answer = await gateway.converse(body, headers, streamed=streamed)
         finally:
-            captures = gateway.engine.take(key)
+            captures = gateway.engine.take_prompts(key)
         if not captures:
             raise Missing
-        if any(capture.model != self._served.model for capture in captures):
-            raise Failed("other-model", f"the engine of {captures[0].model} was asked")
-        if any(capture.input_ids != captures[0].input_ids for capture in captures):
+        models, prompts = zip(*captures, strict=True)
+        if any(model != self._served.model for model in models):
+            raise Failed("other-model", f"the engine of {models[0]} was asked")
+        if any(prompt != prompts[0] for prompt in prompts):
             raise Failed("captures-differ", f"{len(captures)} requests reached the engine, and not with equal ids")
         if answer.parser != self._reader:
             raise Failed("wrong-parser", f"read by {answer.parser or 'nobody it names'}, not by {self._reader}")
-        return dataclasses.replace(answer, prompt_ids=captures[0].input_ids)
+        return dataclasses.replace(answer, prompt_ids=prompts[0])
 
 
 @contextlib.contextmanager

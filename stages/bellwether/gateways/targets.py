@@ -41,7 +41,7 @@ class Target:
     """Of one that runs already: where, by which parsers and wire. What was seen of another is another's."""
 
 
-FEW_PLANS = frozenset({"whole", "per_token", "size-2", "size-3", "size-7"})
+FEW_PLANS = frozenset({"whole", "per_token", "size-3"})
 """Enough to see what moved since a release that streams a tenth as fast."""
 
 

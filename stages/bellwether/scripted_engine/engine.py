@@ -133,8 +133,15 @@ class ScriptedEngine:
         Raises:
             EngineError: there are none, and captures were dropped: whether one was of `key` is not known.
         """
+        return [record.capture() for record in self._take(key)]
+
+    def take_prompts(self, key: str) -> list[tuple[str, list[int] | None]]:
+        """Return model and prompt ids of what `take` returns, instead of it."""
+        return [(record.model, record.prompt()) for record in self._take(key)]
+
+    def _take(self, key: str) -> list[Record]:
         known = self._scripts.pop(key, None) is not None
-        found = [record.capture() for record in self._waiting.take(key)]
+        found = self._waiting.take(key)
         if not found and not known and self.dropped:
             raise EngineError(
                 f"no capture of {key!r} is left: {self.dropped:,} were dropped, because more than"
@@ -153,6 +160,7 @@ class ScriptedEngine:
         wire: str,
         route: str,
         read: Callable[[], Asked],
+        prompt: Callable[[], list[int] | None],
         size: int,
         prompt_tokens: int,
         model: str | None = None,
@@ -169,6 +177,7 @@ class ScriptedEngine:
             wire=wire,
             route=route,
             read=read,
+            prompt=prompt,
             size=size,
             script=None,
             answered_by=None,

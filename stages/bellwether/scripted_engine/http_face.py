@@ -285,6 +285,7 @@ class _Face:
                 wire="http",
                 route=request.path,
                 read=read,
+                prompt=lambda: ids,
                 size=len(raw),
                 prompt_tokens=len(prompt_ids or ()),
             )

@@ -102,7 +102,7 @@ def asked(request: Any) -> Asked:
     text = request.tokenized.original_text if tokenized else getattr(request, "text", "")
     return {
         "stream": request.stream,
-        "input_ids": list(request.tokenized.input_ids) if tokenized else None,
+        "input_ids": _ids(request),
         "text": text or None,
         "stop": sampling.pop("stop", []),
         "constraint": {bound: sampling.pop(bound)} if bound else None,
@@ -110,6 +110,10 @@ def asked(request: Any) -> Asked:
         "other": said,
         "body": None,
     }
+
+
+def _ids(request: Any) -> list[int] | None:
+    return list(request.tokenized.input_ids) if request.HasField("tokenized") else None
 
 
 def _set(message: Any, field: Any, value: Any) -> None:
@@ -147,6 +151,7 @@ def server(engine: ScriptedEngine, wire: Wire, checkpoint: Checkpoint) -> Server
                 wire=wire.name,
                 route="Generate",
                 read=lambda: asked(request),
+                prompt=lambda: _ids(request),
                 size=len(body),
                 prompt_tokens=prompt_tokens,
             )
