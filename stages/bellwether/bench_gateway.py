@@ -118,7 +118,7 @@ async def _bare(gateway: Smg, served: Served, replays: list[Replay]) -> float:
             writer.write(data)
             await _end(reader)
             if key is not None:
-                gateway.engine.take(key)
+                gateway.engine.take_prompts(key)
         writer.close()
         await writer.wait_closed()
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from bellwether.digests import ids_sha256, message_bare_sha256, message_sha256, message_value_sha256, text_sha256
 from bellwether.gateways.answer import Answer, Failed, Missing, Prompt, Refused
-from bellwether.gateways.spoken import spoken
 from bellwether.observing.replays import FULL, Replay
 from bellwether.witnesses.outcome import lasting
 
@@ -73,7 +72,7 @@ def _value(replay: Replay, ending: Prompt | Answer | list[int] | str, text: str 
 
 def _message(replay: Replay, answer: Answer) -> Row:
     texts = answer.content, answer.reasoning_content
-    usage = answer.usage or (None, None)
+    usage, question = answer.usage or (None, None), replay.question
     seen = answer.prompt_ids is not None
     return {
         **{"content": texts[0], "reasoning_content": texts[1], "tool_calls": answer.tool_calls},
@@ -81,7 +80,8 @@ def _message(replay: Replay, answer: Answer) -> Row:
         **{"finish_reason": answer.finish_reason, "parser_used": answer.parser},
         **{"usage_prompt_tokens": usage[0], "usage_completion_tokens": usage[1]},
         "prompt_tokens": len(answer.prompt_ids) if seen else None,
-        "completion_tokens": sum(map(len, spoken(replay.output))) if seen else None,
+        # the id that ends the turn is said too, see gateways/spoken.py
+        "completion_tokens": len(question["ids"]) + (question["stop_id"] is not None) if seen else None,
         "prompt_sha256": ids_sha256(_ids(answer.prompt_ids)) if seen else None,
         **{"framing": answer.framing, "in_pieces": answer.in_pieces},
     }
@@ -102,6 +102,6 @@ def _text(text: str) -> Row:
 
 
 def _ids(ids: list[int]) -> list[int]:
-    if not all(type(one) is int and 0 <= one <= LARGEST_ID for one in ids):
+    if ids and not (set(map(type, ids)) == {int} and min(ids) >= 0 and max(ids) <= LARGEST_ID):
         raise _Malformed("no list of token ids")
     return ids
