@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +23,8 @@ from tokenizers import Tokenizer
 
 from bellwether import import_corpus, observe, record
 from bellwether.cli import cli
-from bellwether.errors import PinMismatch, TableError
+from bellwether.errors import GatewayError, PinMismatch, TableError
+from bellwether.gateways.answer import Served
 from bellwether.gateways.smg import Smg
 from bellwether.gateways.targets import PINNED, pinned_target
 from bellwether.layout import corpus_folder, inputs_folder, observation_table, reference_table
@@ -133,7 +135,7 @@ def no_gateway(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     started: list[Path] = []
 
     class Nothing:
-        plans, concurrency, version = None, 1, "1.13.0"
+        plans, concurrency, checkpoints, version = None, 1, 1, "1.13.0"
         facts: dict[str, Any] = {}  # noqa: RUF012
 
         async def __aenter__(self) -> Nothing:
@@ -424,6 +426,59 @@ def descendants(pid: int) -> list[int]:
 
 
 # ── the scope ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Pair:
+    """A gateway in this process that serves two checkpoints at a time, and none before both are open."""
+
+    plans, concurrency, checkpoints, version = frozenset[str](), 1, 2, "1.13.0"
+    facts: dict[str, Any] = {}  # noqa: RUF012
+    kinds = frozenset({"tokenize"})
+
+    def __init__(self, *, ends: str | None = None) -> None:
+        self.ends = ends
+        self.closed: list[str] = []
+
+    async def __aenter__(self) -> Pair:
+        self._both = asyncio.Barrier(2)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        pass
+
+    @asynccontextmanager
+    async def open(self, served: Served) -> AsyncIterator[Pair]:
+        await asyncio.wait_for(self._both.wait(), 10)
+        try:
+            if served.slug == self.ends:
+                raise GatewayError("it ended")
+            yield self
+        finally:
+            self.closed.append(served.slug)
+
+    async def tokenize(self, text: str) -> list[int]:
+        if self.ends is not None:
+            await asyncio.sleep(60)  # until it is cancelled
+        return [1, 2, 3]
+
+
+def test_two_checkpoints_are_served_at_a_time_where_a_gateway_can(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has its own table, and counts are in the order asked for."""
+    monkeypatch.setattr(observe, "pinned_target", lambda name: replace(pinned_target(name), start=lambda root: Pair()))
+    counts = observe.main(root, NAME, [SLUG, BROKEN], force=True)
+    assert [count.slug for count in counts] == [SLUG, BROKEN]
+    for slug in (SLUG, BROKEN):
+        assert [row["output_ids"] for row in rows(root, slug)] == [[1, 2, 3]]
+        assert {row["checkpoint"] for row in rows(root, slug)} == {slug}
+
+
+def test_a_gateway_that_ends_under_one_checkpoint_ends_the_other(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason comes through as it is, and what was open is closed before it does."""
+    pair = Pair(ends=BROKEN)
+    monkeypatch.setattr(observe, "pinned_target", lambda name: replace(pinned_target(name), start=lambda root: pair))
+    with pytest.raises(GatewayError, match="it ended"):
+        observe.main(root, NAME, [SLUG, BROKEN], force=True)
+    assert sorted(pair.closed) == [BROKEN, SLUG]
 
 
 def test_tables_of_checkpoints_that_left_the_scope_are_removed(

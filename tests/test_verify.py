@@ -600,6 +600,7 @@ class Told:
 
     plans: frozenset[str] | None = None
     concurrency = 8
+    checkpoints = 1
     version = "0.0.0"
     facts: dict[str, Any] = {}  # noqa: RUF012
     kinds = frozenset({"render", "parse", "tokenize", "detokenize"})

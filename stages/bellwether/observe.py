@@ -1,8 +1,9 @@
 """Stage `observe`: what one gateway release does with the cases in scope, one table per checkpoint.
 
-The gateway is started once, in front of a scripted engine, and serves the checkpoints one after the other. A checkpoint
-whose table was recorded from the same bytes by the same code is left alone, and one that was interrupted goes on where
-it was. What goes wrong with a replay is a row that says so; a gateway that ends stops the run.
+The gateway is started once, in front of a scripted engine, and serves the checkpoints one after the other, or some at a
+time where each is a process of its own. A checkpoint whose table was recorded from the same bytes by the same code is
+left alone, and one that was interrupted goes on where it was. What goes wrong with a replay is a row that says so; a
+gateway that ends stops the run.
 """
 
 from __future__ import annotations
@@ -116,10 +117,20 @@ def observe(run: Run, tasks: Sequence[Task], *, force: bool = False) -> list[Cou
 
 async def _observe_all(run: Run, tasks: list[Task]) -> list[Count]:
     progress = Progress(run.target.name, 0)
-    counts = []
     async with run.target.start(run.root) as gateway:
-        for one in tasks:
-            counts.append(await _observe(run, gateway, one, progress))
+        free = asyncio.Semaphore(gateway.checkpoints)
+
+        async def one(task: Task) -> Count:
+            async with free:
+                return await _observe(run, gateway, task, progress)
+
+        under_way = [asyncio.create_task(one(task)) for task in tasks]
+        try:
+            counts = await asyncio.gather(*under_way)
+        finally:
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
     progress.finish()
     return counts
 

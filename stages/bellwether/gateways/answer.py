@@ -128,7 +128,9 @@ class Gateway(Protocol):
     plans: frozenset[str] | None
     """Chunk plans that can be streamed; None for all."""
     concurrency: int
-    """Requests that may be under way at a time."""
+    """Requests that may be under way at a time, per checkpoint."""
+    checkpoints: int
+    """Checkpoints that may be open at a time."""
     version: str
     facts: dict[str, Any]
     """How it was called, for the provenance; the same from run to run."""

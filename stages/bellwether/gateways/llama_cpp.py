@@ -22,6 +22,7 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import os
 import re
 import tempfile
 from collections import OrderedDict
@@ -75,6 +76,8 @@ class LlamaCpp:
     plans: frozenset[str] | None = frozenset({"per_token"})
     """It streams as it says: one id after the other."""
     concurrency = 4
+    checkpoints = max(1, min(os.cpu_count() or 1, 4))
+    """Each is a process that works in one thread."""
 
     def __init__(
         self, version: str, *, clock: datetime | None = None, say: Callable[[str], None] = say_on_stderr

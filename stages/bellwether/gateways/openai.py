@@ -50,7 +50,7 @@ class OpenAi:
     ) -> None:
         """Ask the gateway at `url`, with `headers` on every request, whose upstream is the engine of `behind`."""
         self.plans: frozenset[str] | None = None
-        self.concurrency = 1
+        self.concurrency = self.checkpoints = 1
         self.version = UNSTATED
         self.kinds = frozenset({"parse", "render"} if behind and behind.sees_ids else {"parse"} if behind else ())
         self.facts: dict[str, Any] = {"called": "a running gateway", **(behind.facts if behind else {})}

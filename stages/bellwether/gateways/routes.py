@@ -149,6 +149,7 @@ class Running(ABC):
         self.kinds: frozenset[str] = frozenset()
         self.plans: frozenset[str] | None = frozenset()
         self.concurrency = 8
+        self.checkpoints = 1
         self.version = UNSTATED
         self.facts: dict[str, Any] = {"called": "a running server"}
         self._url = server_url(url)

@@ -77,6 +77,7 @@ class Smg:
 
     plans: frozenset[str] | None = None
     concurrency = 8
+    checkpoints = 1
     seconds = chat.ANSWER_SECONDS
     """How long an answer may take."""
 
