@@ -5,7 +5,7 @@ BIN := $(CURDIR)/$(VENV)/bin
 export PATH := $(BIN):$(PATH)
 
 # What needs no torch: the references, and the engines that are small.
-LIGHT := vllm-rust-0.33.0 minijinja-3.1.0 llama.cpp-b10775 sglang-0.5.22
+LIGHT := vllm-rust-0.33.0 minijinja-3.1.0 llama.cpp-b10775
 LIGHT_STAGES = patterns $(LIGHT:%=fixtures/witnesses/dvc.yaml:witness@%)
 
 .PHONY: help env repro repro-light test test-data lint bench clean
@@ -15,16 +15,17 @@ help:           ## list the targets
 
 env: $(VENV)/.ready    ## make .venv with the pinned packages
 
+# Python compiles what is used, when it is; pip would compile all there is.
 $(VENV)/.ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint requirements.lock --editable '.[test]'
 	touch $@
 
 repro: env      ## record what is stale: corpora, oracle inputs, references, witnesses, reports
 	dvc repro --keep-going
 
-repro-light: env  ## the same without the engines that need torch, and without the stored reports
+repro-light: env  ## the same with the small engines alone, without gateways and the stored reports
 	dvc repro --keep-going $(LIGHT_STAGES)
 
 test: env       ## run the tests; downloads the checkpoints' material on first use

@@ -218,7 +218,7 @@ def test_witnesses_depend_on_what_they_are_asked_from(params):
 
 
 def test_what_make_calls_light_is_what_the_registry_of_engines_does(params):
-    """`make repro-light` leaves out the engines that need an environment of gigabytes, and no other."""
+    """`make repro-light` leaves out the engines that take minutes to install or to ask, and no other."""
     makefile = (ROOT / "Makefile").read_text("utf-8")
     listed = next(line for line in makefile.split("\n") if line.startswith("LIGHT :=")).split()[2:]
     assert listed == [name for name in params.engines if not ENGINES[name].heavy]

@@ -24,12 +24,13 @@ from tokenizers import Tokenizer
 from bellwether import import_corpus, observe, record
 from bellwether.cli import cli
 from bellwether.errors import GatewayError, PinMismatch, TableError
+from bellwether.freshness import Count, up_to_date
 from bellwether.gateways.answer import Served
 from bellwether.gateways.smg import Smg
 from bellwether.gateways.targets import PINNED, pinned_target
 from bellwether.layout import corpus_folder, inputs_folder, observation_table, reference_table
 from bellwether.materials.pins import sha256_of
-from bellwether.observe import Count, Run, up_to_date
+from bellwether.observe import Run
 from bellwether.observing import parts
 from bellwether.observing.table import OBSERVATION
 from bellwether.params import read_params
@@ -232,7 +233,7 @@ def stale(root: Path) -> set[str]:
     """Return the checkpoints whose tables would be recorded again."""
     run = Run(root, read_params(root), pinned_target(NAME))
     tasks = {slug: observe.task(run, slug, observation_table(root, NAME, slug)) for slug in (SLUG, BROKEN)}
-    return {slug for slug, task in tasks.items() if up_to_date(task) is None}
+    return {slug for slug, task in tasks.items() if up_to_date(task.path, task.key) is None}
 
 
 def add_parameter(line: str) -> Callable[[Path], None]:

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from bellwether.case import KINDS
 from bellwether.corpora.store import sql_path
 from bellwether.environments import ENVIRONMENTS
+from bellwether.freshness import Count, count_of, remove_others, up_to_date
 from bellwether.gateways.answer import Failed, Gateway, Served
 from bellwether.gateways.clock import NAME as CLOCK
 from bellwether.gateways.targets import Target, pinned_target
@@ -42,23 +43,12 @@ from bellwether.witnesses.questions import RECORDED
 from bellwether.witnesses.vllm_rust import vocabulary_size
 
 CODE = (
-    *("chunk_plans.py", "corpora/store.py", "digests.py", "observe.py", "tables.py"),
+    *("chunk_plans.py", "corpora/store.py", "digests.py", "freshness.py", "observe.py", "tables.py"),
     *("witnesses/outcome.py", "witnesses/questions.py", "witnesses/scope.py"),
 )
 ROOMS = ("observing", "scripted_engine")
 """Modules and folders of this package that have a part in a table, beside those the target names; when one changes,
 tables are recorded again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Count:
-    """What one checkpoint came to."""
-
-    slug: str
-    outcomes: Counter[str]
-    """Outcome → rows."""
-    recorded: bool
-    """False: its table was up to date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +88,7 @@ def main(root: Path, name: str, slugs: Sequence[str] = (), *, force: bool = Fals
     scope = replace(params.observe, share=min(params.observe.share, target.share))
     params = replace(params, observe=scope)
     if not slugs:
-        _remove_others(root, name, params.checkpoints)
+        _remove_others(observation_table(root, name, "any").parent, params.checkpoints)
     run = Run(root, params, target)
     tasks = [task(run, slug, observation_table(root, name, slug)) for slug in slugs or params.checkpoints]
     return observe(run, tasks, force=force)
@@ -106,7 +96,7 @@ def main(root: Path, name: str, slugs: Sequence[str] = (), *, force: bool = Fals
 
 def observe(run: Run, tasks: Sequence[Task], *, force: bool = False) -> list[Count]:
     """Record what is not up to date of `tasks`; return a count per task. Raises as `main`."""
-    counts = {task.path: None if force else up_to_date(task) for task in tasks}
+    counts = {task.path: None if force else up_to_date(task.path, task.key) for task in tasks}
     for path in (path for path, count in counts.items() if count is not None):
         discard(path)  # what an interrupted run left would be stored with the table
     if todo := [task for task in tasks if counts[task.path] is None]:
@@ -180,7 +170,7 @@ async def _observe(run: Run, gateway: Gateway, task: Task, progress: Progress) -
         **{"key": task.key, "table_sha256": sha256_of_file(task.path)},
     }
     write_whole(task.path.with_suffix(".json"), json.dumps(provenance, indent=2, ensure_ascii=False) + "\n")
-    return _count(manifest.slug, provenance, recorded=True)
+    return count_of(provenance, recorded=True)
 
 
 def _parts(task: Task, version: str) -> Parts:
@@ -281,27 +271,9 @@ def _counts(path: Path) -> bool:
     return path.is_file() and "__pycache__" not in path.parts
 
 
-def up_to_date(task: Task) -> Count | None:
-    """Return the count of a table that would come out the same, None when there is no such table."""
-    try:
-        provenance = json.loads(task.path.with_suffix(".json").read_text("utf-8"))
-        same = provenance["key"] == task.key and provenance["table_sha256"] == sha256_of_file(task.path)
-        return _count(task.manifest.slug, provenance, recorded=False) if same else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _count(slug: str, provenance: dict[str, Any], *, recorded: bool) -> Count:
-    outcomes: Counter[str] = Counter()
-    for by_kind in provenance["outcomes"].values():
-        outcomes.update(by_kind)
-    return Count(slug, outcomes, recorded)
-
-
-def _remove_others(root: Path, name: str, slugs: Sequence[str]) -> None:
-    """Remove what is recorded of checkpoints that are not in `slugs`."""
-    for path in observation_table(root, name, "any").parent.glob("*.*"):
-        if path.suffix in (".parquet", ".json") and path.stem not in slugs:
-            path.unlink()
-        elif path.suffix == ".parts" and path.stem not in slugs:
+def _remove_others(folder: Path, slugs: Sequence[str]) -> None:
+    """Remove what is recorded of checkpoints that are not in `slugs`, parts too."""
+    remove_others(folder, slugs)
+    for path in folder.glob("*.parts"):
+        if path.stem not in slugs:
             discard(path)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bellwether.environments import ENVIRONMENTS, environment
+from bellwether.freshness import Count, count_of, remove_others, up_to_date
 from bellwether.layout import corpus_folder, inputs_folder, reference_table, witness_table
 from bellwether.materials.pins import sha256_of, sha256_of_file, verify
 from bellwether.oracles.prompts import HUB_TEMPLATE
@@ -35,7 +36,7 @@ from bellwether.witnesses.questions import RECORDED, Ask, Questions
 JOBS = 2
 """Checkpoints at a time: an engine has its own processor time for each."""
 CODE = (
-    *("chunk_plans.py", "corpora/store.py", "digests.py", "tables.py", "witness.py"),
+    *("chunk_plans.py", "corpora/store.py", "digests.py", "freshness.py", "tables.py", "witness.py"),
     *("witnesses/answers.py", "witnesses/conversation.py", "witnesses/outcome.py", "witnesses/questions.py"),
     "witnesses/scope.py",
 )
@@ -45,17 +46,6 @@ HTTP_CODE = ("witnesses/vllm_rust.py",)
 PROCESS_CODE = ("witnesses/process.py",)
 INSIDE = ("jail.py", "serve.py")
 """The same, of stages/environments. An engine's own folder there counts whole."""
-
-
-@dataclass(frozen=True, slots=True)
-class Count:
-    """What one checkpoint came to."""
-
-    slug: str
-    outcomes: Counter[str]
-    """Outcome → rows."""
-    recorded: bool
-    """False: its table was up to date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +73,10 @@ def main(
     root = root.resolve()  # an engine works in another folder
     params, release = read_params(root), engine(name)
     if not slugs:
-        _remove_others(root, name, params.checkpoints)
+        remove_others(witness_table(root, name, "any").parent, params.checkpoints)
     tasks = [_task(root, params, release, slug) for slug in slugs or params.checkpoints]
-    counts = {task.manifest.slug: None if force else _up_to_date(root, name, task) for task in tasks}
+    paths = {task.manifest.slug: witness_table(root, name, task.manifest.slug) for task in tasks}
+    counts = {task.manifest.slug: None if force else up_to_date(paths[task.manifest.slug], task.key) for task in tasks}
     todo = [task for task in tasks if counts[task.manifest.slug] is None]
     if todo:
         counts |= {count.slug: count for count in _record_all(root, params, release, todo, jobs or JOBS)}
@@ -176,7 +167,7 @@ def _record(
         **{"key": task.key, "table_sha256": sha256_of_file(path)},
     }
     write_whole(path.with_suffix(".json"), json.dumps(provenance, indent=2, ensure_ascii=False) + "\n")
-    return _count(slug, provenance, recorded=True)
+    return count_of(provenance, recorded=True)
 
 
 def _answered(
@@ -256,28 +247,3 @@ def _key(
 
 def _counts(path: Path) -> bool:
     return path.is_file() and "__pycache__" not in path.parts
-
-
-def _up_to_date(root: Path, name: str, task: _Task) -> Count | None:
-    """Return the count of a table that would come out the same, None when there is no such table."""
-    path = witness_table(root, name, task.manifest.slug)
-    try:
-        provenance = json.loads(path.with_suffix(".json").read_text("utf-8"))
-        same = provenance["key"] == task.key and provenance["table_sha256"] == sha256_of_file(path)
-        return _count(task.manifest.slug, provenance, recorded=False) if same else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _count(slug: str, provenance: dict[str, Any], *, recorded: bool) -> Count:
-    outcomes: Counter[str] = Counter()
-    for by_kind in provenance["outcomes"].values():
-        outcomes.update(by_kind)
-    return Count(slug, outcomes, recorded)
-
-
-def _remove_others(root: Path, name: str, slugs: Iterable[str]) -> None:
-    """Remove what is recorded of checkpoints that are not in `slugs`."""
-    for path in witness_table(root, name, "any").parent.glob("*.*"):
-        if path.suffix in (".parquet", ".json") and path.stem not in slugs:
-            path.unlink()

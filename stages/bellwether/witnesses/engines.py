@@ -22,7 +22,7 @@ class Engine:
     kinds: tuple[str, ...]
     """Kinds of cases it can answer. `parse` is asked only where a manifest names a parser."""
     heavy: bool
-    """Whether it needs an environment of gigabytes."""
+    """Whether it takes minutes to install or to ask."""
     folder: str
     """Folder below stages/environments with its requirements and the script that runs inside, or with the executable's
     pin."""
@@ -63,7 +63,7 @@ ENGINES = {
         Engine("vllm-0.33.0", "vllm", "0.33.0", folder="vllm-0.33.0", **_VLLM),
         Engine("vllm-0.32.0", "vllm", "0.32.0", folder="vllm-0.32.0", **_VLLM),
         Engine("sglang-0.5.23", "sglang", "0.5.23", heavy=True, folder="sglang-0.5.23", **_SGLANG),
-        Engine("sglang-0.5.22", "sglang", "0.5.22", heavy=False, folder="sglang-0.5.22", **_SGLANG_WITHOUT_DETOKENIZER),
+        Engine("sglang-0.5.22", "sglang", "0.5.22", heavy=True, folder="sglang-0.5.22", **_SGLANG_WITHOUT_DETOKENIZER),
     )
 }
 """Name → engine release."""
