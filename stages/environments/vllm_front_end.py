@@ -40,6 +40,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import httpx
+import regex
 import vllm
 from serve import Refused
 from torch import nn
@@ -62,6 +63,10 @@ STAND_IN = "pythonic"
 """Tool parser of the renderer alone, where the manifest names none. Without one the server refuses every request with
 tools, which says how it was started and nothing of the prompt; outputs are never read by it."""
 OPTIONS = {"architecture", "tokenizer_mode", "content_format"}
+
+regex._main._MAXCACHE = 1 << 14
+"""Patterns kept compiled. A parser of Mistral's outputs compiles a thousand as it is made, and the library keeps half of
+them: each parser took 0.2 s."""
 
 Answer = Callable[[dict], dict]
 Delta = Any
