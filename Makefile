@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 export PATH := $(BIN):$(PATH)
+# Where it is set, as in many containers, each of a hundred processes would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 # What needs no torch: the references, and the engines that are small.
 LIGHT := vllm-rust-0.33.0 minijinja-3.1.0 llama.cpp-b10775
@@ -15,7 +17,7 @@ help:           ## list the targets
 
 env: $(VENV)/.ready    ## make .venv with the pinned packages
 
-# Python compiles what is used, when it is; pip would compile all there is.
+# Python compiles what is imported, once; pip would compile all there is.
 $(VENV)/.ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
