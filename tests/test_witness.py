@@ -331,3 +331,14 @@ def test_a_template_engine_is_not_asked_for_prompts_that_code_writes(
     witness.main(root, NAME, [SLUG, TWIN])
     assert "render" not in provenance(root)["asked"]
     assert "render" in provenance(root, TWIN)["asked"]
+
+
+def test_a_release_may_be_asked_by_fewer_chunk_plans(root: Path, script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One-shot's row counts those; a table of all plans is stale then, and provenance says which are left."""
+    witness.main(root, NAME, [SLUG])
+    monkeypatch.setitem(engines.ENGINES, NAME, replace(engines.ENGINES[NAME], plans=frozenset({"whole", "size-2"})))
+    [count] = witness.main(root, NAME, [SLUG])
+    assert count.recorded
+    counted = {row["plans"] for row in rows(root) if row["kind"] == "parse" and row["mode"] == "one-shot"}
+    assert counted == {2}
+    assert provenance(root)["scope"] == {"plans": "drawn", "share": 1.0, "only": ["size-2", "whole"]}

@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +144,8 @@ def _record(
     outcomes: Counter[tuple[str, str]] = Counter()
 
     def rows() -> Iterator[answers.Row]:
-        for ask, outcome in _answered(conversation, not_loaded, questions.stream()):
+        asks = (_by(release.plans, ask) for ask in questions.stream())
+        for ask, outcome in _answered(conversation, not_loaded, asks):
             asked[ask.kind] += 1
             for row in answers.rows(ask, outcome, head, passing):
                 outcomes[row["kind"], row["outcome"]] += 1
@@ -158,7 +159,9 @@ def _record(
     provenance = {
         **{"engine": release.engine, "engine_version": release.version, "checkpoint": slug},
         **{"model": task.manifest.model, "revision": task.manifest.revision, "options": task.options},
-        **{"scope": {"plans": params.witness.plans, "share": params.witness.share}, "kinds": list(task.kinds)},
+        "scope": {"plans": params.witness.plans, "share": params.witness.share}
+        | ({"only": sorted(release.plans)} if release.plans else {}),
+        "kinds": list(task.kinds),
         **{"asked": dict(asked), "not_asked": questions.not_asked()},
         "outcomes": {
             kind: {name: count for (of, name), count in sorted(outcomes.items()) if of == kind} for kind in asked
@@ -168,6 +171,14 @@ def _record(
     }
     write_whole(path.with_suffix(".json"), json.dumps(provenance, indent=2, ensure_ascii=False) + "\n")
     return count_of(provenance, recorded=True)
+
+
+def _by(plans: frozenset[str] | None, ask: Ask) -> Ask:
+    """Return the question with no other chunk plans than these."""
+    if plans is None or "plans" not in ask.question:
+        return ask
+    kept = {name: lengths for name, lengths in ask.question["plans"].items() if name in plans}
+    return replace(ask, question=ask.question | {"plans": kept})
 
 
 def _answered(
@@ -237,7 +248,7 @@ def _key(
     parts = {
         "code": {name: sha256_of_file(package / name) for name in (*CODE, *way)},
         "inside": {path.relative_to(ENVIRONMENTS).as_posix(): sha256_of_file(path) for path in inside},
-        "release": [release.name, dict(release.variables)],
+        "release": [release.name, dict(release.variables), sorted(release.plans or ())],
         "scope": [params.witness.plans, params.witness.share, params.clock.isoformat(), list(params.corpora)],
         "checkpoint": [manifest.slug, dict(manifest.inputs), manifest.authority["parse"][0], options, kinds],
         "tables": {path.relative_to(root).as_posix(): sha256_of_file(path) for path in tables},

@@ -65,8 +65,8 @@ tools, which says how it was started and nothing of the prompt; outputs are neve
 OPTIONS = {"architecture", "tokenizer_mode", "content_format"}
 
 regex._main._MAXCACHE = 1 << 14
-"""Patterns kept compiled. A parser of Mistral's outputs compiles a thousand as it is made, and the library keeps half of
-them: each parser took 0.2 s."""
+"""Patterns that stay compiled. A parser of Mistral's outputs compiles a thousand as it is made, and the library keeps
+half of them: each parser took 0.2 s."""
 
 Answer = Callable[[dict], dict]
 Delta = Any

@@ -34,10 +34,15 @@ class Engine:
     """Environment variables of its process."""
     renders_templates: bool = False
     """Whether it is a template engine and no front end: of prompts that come from code it has nothing to say."""
+    plans: frozenset[str] | None = None
+    """Chunk plans by which it is asked, of those in scope; None for all."""
     over_http: bool = False
     """Whether it is an executable that serves HTTP, as opposed to a script in a Python environment."""
 
 
+FEW_PLANS = frozenset({"whole", "per_token", "size-3"})
+"""For a release that is there to show what moved since: that is seen of outputs in one piece, and most of the time with
+an engine goes into streams."""
 _VLLM = {
     "kinds": ALL_KINDS,
     "heavy": True,
@@ -61,9 +66,17 @@ ENGINES = {
         Engine("minijinja-3.1.0", "minijinja", "3.1.0", folder="minijinja-3.1.0", **_TEMPLATE),
         Engine("llama.cpp-b10775", "llama.cpp", "b10775", folder="llama.cpp-b10775", **_TEMPLATE),
         Engine("vllm-0.33.0", "vllm", "0.33.0", folder="vllm-0.33.0", **_VLLM),
-        Engine("vllm-0.32.0", "vllm", "0.32.0", folder="vllm-0.32.0", **_VLLM),
+        Engine("vllm-0.32.0", "vllm", "0.32.0", folder="vllm-0.32.0", plans=FEW_PLANS, **_VLLM),
         Engine("sglang-0.5.23", "sglang", "0.5.23", heavy=True, folder="sglang-0.5.23", **_SGLANG),
-        Engine("sglang-0.5.22", "sglang", "0.5.22", heavy=True, folder="sglang-0.5.22", **_SGLANG_WITHOUT_DETOKENIZER),
+        Engine(
+            "sglang-0.5.22",
+            "sglang",
+            "0.5.22",
+            heavy=True,
+            folder="sglang-0.5.22",
+            plans=FEW_PLANS,
+            **_SGLANG_WITHOUT_DETOKENIZER,
+        ),
     )
 }
 """Name → engine release."""
