@@ -22,6 +22,8 @@ from local_hub import DeadEnd, LocalHub, environment
 from support import ROOT, miniature, snapshot
 
 BELLWETHER = Path(sys.executable).with_name("bellwether")
+pytestmark = pytest.mark.xdist_group("hub")  # one recording for all tests of this file
+
 REAL = "smollm2-135m-instruct"
 MODEL = "owner/Tiny_Chat-1B"
 SLUG = "tiny-chat-1b"

@@ -24,6 +24,8 @@ from bellwether.gateways.llama_cpp import LlamaCpp, LlamaCppAdapter, _complaint
 from processes import alive, children, wait_for
 from support import load_checkpoint, snapshot
 
+pytestmark = pytest.mark.xdist_group("llama.cpp")  # one server per checkpoint for all tests of this file
+
 VERSION = "2026.10.11549"
 DAY = datetime(2026, 1, 15, 12)
 QWEN, LLAMA, SMOLLM = "qwen3-8b", "llama-3.1-8b-instruct", "smollm2-135m-instruct"
