@@ -33,7 +33,7 @@ def said(engine: str, slug: str = "qwen3-8b") -> dict[str, dict[str, Any]]:
 
 # ── prompts ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-SAME, OTHER, REFUSED, ACCEPTED = "same", "prompt-ids", "rejected", "accepted"
+SAME, OTHER, REFUSED = "same", "prompt-ids", "rejected"
 PROMPTS = {
     "disagreements/tool-without-description": (OTHER, OTHER),  # vLLM adds nulls, SGLang a key of its own as well
     "disagreements/tool-without-parameters": (OTHER, OTHER),
@@ -52,19 +52,27 @@ PROMPTS = {
 
 
 @cache
-def differences() -> dict[tuple[str, str], str]:
+def asked(query: str) -> list[tuple]:
     with connect(ROOT).connection as connection:
-        rows = connection.execute(
-            "select engine || '-' || engine_version, case_id, what from compared"
-            " where checkpoint = 'qwen3-8b' and kind = 'render' and mode = 'one-shot'"
-        ).fetchall()
+        return connection.execute(query).fetchall()
+
+
+def differences() -> dict[tuple[str, str], str]:
+    rows = asked(
+        "select engine || '-' || engine_version, case_id, what from compared"
+        " where checkpoint = 'qwen3-8b' and kind = 'render' and mode = 'one-shot'"
+    )
     return {(engine, case.removeprefix("render/")): what for engine, case, what in rows}
 
 
 @pytest.mark.parametrize("case", PROMPTS)
 def test_a_prompt_differs_as_it_is_known_to(case: str) -> None:
-    """And is a fingerprint of queries/disputes.sql where vLLM's does."""
+    """Where vLLM's does, the case is disputed, and that difference is a fingerprint of queries/disputes.sql."""
     assert tuple(differences()[engine, case] for engine in (VLLM, SGLANG)) == PROMPTS[case]
+    if (of_vllm := PROMPTS[case][0]) != SAME:
+        states = asked("select case_id, state from standing where checkpoint = 'qwen3-8b' and kind = 'render'")
+        assert (f"render/{case}", "disputed") in states
+        assert (f"vllm:{of_vllm}:qwen3-8b",) in asked("select fingerprint from disputes where status = 'open'")
 
 
 def test_content_null_beside_calls_is_no_error() -> None:
