@@ -6,11 +6,25 @@ export PATH := $(BIN):$(PATH)
 # Where it is set, as in many containers, each of a hundred processes would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-# What needs no torch: the references, and the engines that are small.
+# DVC runs one stage after another, and takes others beside it that run stages which do not wait for its own. So each
+# part of the graph is a DVC of its own here, JOBS at a time; `dvc repro` alone does the same, one by one.
+JOBS ?= 2
+DVC := dvc --wait-for-lock repro --keep-going
+listed = $(shell sed -n '/^$1:/,/^$$/s/^  - //p' params.yaml)
+CHECKPOINTS := $(call listed,checkpoints)
+HALF := $(shell echo $$(($(words $(CHECKPOINTS)) / 2)))
+records-1 := $(wordlist 1,$(HALF),$(CHECKPOINTS))
+records-2 := $(filter-out $(records-1),$(CHECKPOINTS))
+# What needs no torch.
 LIGHT := vllm-rust-0.33.0 minijinja-3.1.0 llama.cpp-b10775
-LIGHT_STAGES = patterns $(LIGHT:%=fixtures/witnesses/dvc.yaml:witness@%)
+HEAVY := $(filter-out $(LIGHT),$(call listed,engines))
+ENGINES := $(LIGHT:%=engine-%) $(HEAVY:%=engine-%)
+GATEWAYS := $(patsubst %,gateway-%,$(call listed,targets))
+# Environments are built one at a time: not two engines first. What is short comes last, when little is left to go beside.
+PARTS := engine-$(firstword $(HEAVY)) $(GATEWAYS) $(HEAVY:%=engine-%) $(LIGHT:%=engine-%) patterns
+LIGHT_STAGES := patterns $(LIGHT:%=fixtures/witnesses/dvc.yaml:witness@%)
 
-.PHONY: help env repro repro-light test test-data lint bench clean
+.PHONY: help env repro repro-light test test-data lint bench clean all light sources records-1 records-2 $(PARTS)
 
 help:           ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -25,10 +39,31 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 	touch $@
 
 repro: env      ## record what is stale: corpora, oracle inputs, references, witnesses, reports
-	dvc repro --keep-going
+	dvc status --quiet || $(MAKE) --no-print-directory --keep-going --jobs $(JOBS) all
 
 repro-light: env  ## the same with the small engines alone, without gateways and the stored reports
-	dvc repro --keep-going $(LIGHT_STAGES)
+	dvc status --quiet --with-deps $(LIGHT_STAGES) || $(MAKE) --no-print-directory --keep-going --jobs $(JOBS) light
+
+all: $(PARTS)
+	$(DVC)
+
+light: $(LIGHT:%=engine-%) patterns
+	$(DVC) $(LIGHT_STAGES)
+
+sources:
+	$(DVC) import second-references
+
+records-1 records-2: sources
+	$(DVC) --single-item $(foreach slug,$($@),fixtures/dvc.yaml:inputs@$(slug) record@$(slug))
+
+$(ENGINES): engine-%: records-1 records-2
+	$(DVC) --single-item fixtures/witnesses/dvc.yaml:witness@$*
+
+$(GATEWAYS): gateway-%: records-1 records-2
+	$(DVC) --single-item fixtures/observations/dvc.yaml:observe@$*
+
+patterns: records-1 records-2
+	$(DVC) --single-item patterns
 
 test: env       ## run the tests; downloads the checkpoints' material on first use
 	ruff check .

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
+from graphlib import TopologicalSorter
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -235,3 +238,50 @@ def test_dvc_finds_all_graphs_from_the_root(params):
     ).stdout.split()
     assert {f"{WITNESSES}/dvc.yaml:witness@{name}" for name in params.engines} <= set(listed)
     assert {f"{INPUTS}/dvc.yaml:inputs@{slug}" for slug in params.checkpoints} <= set(listed)
+
+
+@pytest.fixture(scope="module")
+def before() -> dict[str, set[str]]:
+    """Stage → all stages it waits for."""
+    said = subprocess.run(
+        [sys.executable, "-m", "dvc", "dag", "--dot"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    waits: dict[str, set[str]] = {stage: set() for stage in re.findall(r'^\s*"([^"]+)";$', said, re.MULTILINE)}
+    for earlier, later in re.findall(r'^\s*"([^"]+)" -> "([^"]+)";$', said, re.MULTILINE):
+        waits[later].add(earlier)
+    for stage in TopologicalSorter(waits).static_order():
+        waits[stage] |= {further for one in waits[stage] for further in waits[one]}
+    return waits
+
+
+@pytest.fixture(scope="module")
+def parts() -> list[list[str]]:
+    """What `make repro` has several DVCs do: the stages of each, in the order in which make would start them alone."""
+    said = subprocess.run(["make", "--dry-run", "all"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    commands = [line.split(" --single-item ")[1] for line in said.split("\n") if " --single-item " in line]
+    return [command.split() for command in commands]
+
+
+def test_parts_of_make_are_every_stage_once_but_what_is_before_and_after_all(before, parts):
+    """`sources` and the last DVC, which have no part beside them, do the rest."""
+    named = [stage for part in parts for stage in part]
+    assert len(named) == len(set(named))
+    assert set(before) - set(named) == {"import@handmade", "import@bfcl", "second-references", "report"}
+
+
+def test_stages_of_a_part_of_make_come_after_what_they_wait_for(before, parts):
+    """With --single-item DVC takes stages as they come."""
+    for part in parts:
+        for place, stage in enumerate(part):
+            assert not before[stage] & set(part[place:])
+
+
+def test_parts_of_make_that_run_beside_each_other_do_not_wait_for_one_another(before, parts):
+    """DVC fails a stage whose inputs another DVC writes. References are one round, what is asked from them another."""
+    rounds = [[part for part in parts if ("record" in part[-1]) is first] for first in (True, False)]
+    assert [len(each) for each in rounds] == [2, len(parts) - 2]
+    for each in rounds:
+        for part, other in permutations(each, 2):
+            assert not any(before[stage] & set(other) for stage in part)
+    later = {stage for part in rounds[1] for stage in part}
+    assert not any(before[stage] & later for part in rounds[0] for stage in part)

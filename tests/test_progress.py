@@ -6,18 +6,18 @@ import sys
 
 import pytest
 
-from bellwether.progress import EVERY_SECONDS, Line
+from bellwether.progress import EVERY_SECONDS, Line, Progress, say
 
 
 def test_a_line_moves_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each text takes the place of the one before, within the width; nothing is left of it afterwards."""
+    """Each text takes the place of what stood there, within the width; nothing is left of it afterwards."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "20")
     line = Line("toy")
     line.show("one")
     line.show("x" * 40)
     line.clear()
-    assert capsys.readouterr() == ("", "\rtoy: one\x1b[K\rtoy: " + "x" * 14 + "\x1b[K\r\x1b[K")
+    assert capsys.readouterr() == ("", "\r\x1b[Ktoy: one\r\x1b[Ktoy: " + "x" * 14 + "\r\x1b[K")
 
 
 def test_elsewhere_a_line_is_written_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
@@ -28,3 +28,16 @@ def test_elsewhere_a_line_is_written_now_and_then(capsys: pytest.CaptureFixture[
         line.show(text)
     line.clear()
     assert capsys.readouterr() == ("", "toy: two\ntoy: four\n")
+
+
+def test_on_a_terminal_what_is_said_takes_the_place_of_a_line_that_moves(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line may be another process's, and longer."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    times = iter([0.0, 1.0, 1.0, 2.0])
+    progress = Progress("toy", 4, lambda: next(times))
+    progress.advance(2)
+    say("one")
+    progress.finish()
+    assert capsys.readouterr().err == "\r\x1b[Ktoy: 2 of 4 cases, 2/s\r\x1b[Kone\n\r\x1b[Ktoy: 2 of 4 cases, 1/s\n"

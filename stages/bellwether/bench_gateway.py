@@ -8,6 +8,7 @@ again. Run alone: `python -m bellwether.bench_gateway [REPLAYS]`.
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import resource
 import sys
@@ -55,6 +56,7 @@ async def _compare(root: Path, many: int) -> list[list[str]]:
     async with target.start(root) as gateway, gateway.open(served) as adapter:
         await anext(aiter(endings(gateway, adapter, _replays(root, params, full=True))))
         rows.append(["gateway start to the first replay, s", f"{time.monotonic() - begin:.1f}", "3.0", "", "≤ 3"])
+        gc.freeze()  # as observe does
         for full, name in ((True, "answered at once"), (False, "streamed")):
             replays = list(itertools.islice(itertools.cycle(list(_replays(root, params, full))), EACH))
             ours, bare = 0.0, 0.0

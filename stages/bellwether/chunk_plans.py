@@ -13,6 +13,9 @@ SPLITS_UP_TO = 32
 """Outputs of at most this many ids are also cut in two at every place."""
 RANDOM_SEEDS = range(1, 31)
 RANDOM_LONGEST = 8
+FEW = frozenset({"whole", "per_token", "size-3"})
+"""Plans for a release that is there to show what moved since: that is seen at once, and most of the time with an engine
+or a gateway goes into streams."""
 
 
 def chunk_plans(length: int) -> dict[str, list[int]]:

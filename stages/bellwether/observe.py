@@ -9,6 +9,7 @@ gateway that ends stops the run.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -108,6 +109,7 @@ def observe(run: Run, tasks: Sequence[Task], *, force: bool = False) -> list[Cou
 async def _observe_all(run: Run, tasks: list[Task]) -> list[Count]:
     progress = Progress(run.target.name, 0)
     async with run.target.start(run.root) as gateway:
+        gc.freeze()  # what is loaded by now stays: nothing to walk over for each collection of what replays leave
         free = asyncio.Semaphore(gateway.checkpoints)
 
         async def one(task: Task) -> Count:

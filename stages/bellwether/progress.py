@@ -1,4 +1,7 @@
-"""Progress of long work: one line that moves on a terminal, a line now and then elsewhere. Always to standard error."""
+"""Progress of long work: one line that moves on a terminal, a line now and then elsewhere. Always to standard error.
+
+Several processes may share a terminal: whatever is written there takes the place of the line that stands.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,13 @@ import time
 from collections.abc import Callable
 
 EVERY_SECONDS = 10.0
+AFRESH = "\r\x1b[K"
+"""To the begin of an empty line, on a terminal."""
 
 
 def say(message: str) -> None:
     """Write one line to standard error."""
-    print(message, file=sys.stderr, flush=True)
+    print(f"{AFRESH * sys.stderr.isatty()}{message}", file=sys.stderr, flush=True)
 
 
 class Progress:
@@ -39,7 +44,7 @@ class Progress:
     def _show(self, end: str) -> None:
         seconds = max(self._clock() - self._begin, 1e-9)
         line = f"{self.label}: {self.done:,} of {self.total:,} cases, {self.done / seconds:,.0f}/s"
-        print(f"\r{line}" if self._moves else line, end=end, file=sys.stderr, flush=True)
+        print(f"{AFRESH * self._moves}{line}", end=end, file=sys.stderr, flush=True)
 
 
 class Line:
@@ -55,7 +60,7 @@ class Line:
         text = f"{self.label}: {text}"
         if self._moves:
             width = shutil.get_terminal_size().columns - 1
-            print(f"\r{text[:width]}\x1b[K", end="", file=sys.stderr, flush=True)
+            print(f"{AFRESH}{text[:width]}", end="", file=sys.stderr, flush=True)
         elif self._clock() - self._shown >= EVERY_SECONDS:
             self._shown = self._clock()
             say(text)
@@ -63,4 +68,4 @@ class Line:
     def clear(self) -> None:
         """Leave the line empty on a terminal, for what is said next."""
         if self._moves:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            print(AFRESH, end="", file=sys.stderr, flush=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -116,6 +116,23 @@ def start(root: Path, release: Engine) -> Respondents:
     return Server(Program(release.name, script, built.python, release.variables, bytecode=built.bytecode))
 
 
+def converse(
+    root: Path, params: Params, release: Engine, respondents: Respondents, slug: str, options: Mapping[str, str]
+) -> Conversation:
+    """Have the engine load a checkpoint, `options` as `options_of` returns them.
+
+    Raises:
+        NotLoaded: it cannot.
+        WitnessError: the engine as a whole is gone.
+    """
+    settings = {
+        **{"model": str(inputs_folder(root, slug)), "slug": slug, "clock": params.clock.isoformat()},
+        **{parser: options.get(parser) for parser in PARSERS},
+        "options": {option: value for option, value in options.items() if option not in PARSERS},
+    }
+    return Conversation(respondents, settings, lambda words: say(f"{release.name} {words}"))
+
+
 def _record(
     root: Path, params: Params, release: Engine, respondents: Respondents, task: _Task, progress: _SharedProgress
 ) -> Count:
@@ -126,15 +143,10 @@ def _record(
     path = witness_table(root, release.name, slug)
     passing = {str(folder): "<model>", **respondents.passing}
     head = {"checkpoint": slug, "engine": release.engine, "engine_version": release.version}
-    settings = {
-        **{"model": str(folder), "slug": slug, "clock": params.clock.isoformat()},
-        **{parser: task.options.get(parser) for parser in PARSERS},
-        "options": {option: value for option, value in task.options.items() if option not in PARSERS},
-    }
     conversation: Conversation | None = None
     not_loaded: str | None = None
     try:
-        conversation = Conversation(respondents, settings, lambda words: say(f"{release.name} {words}"))
+        conversation = converse(root, params, release, respondents, slug, task.options)
     except NotLoaded as failure:
         not_loaded = lasting(str(failure), passing)
         say(f"{release.name} {slug}: not loaded: {failure}")

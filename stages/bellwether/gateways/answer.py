@@ -74,7 +74,7 @@ class Output:
     finish_reason: str = "stop"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answer:
     """The message a gateway gives its client."""
 

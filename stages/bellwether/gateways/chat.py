@@ -49,7 +49,12 @@ class Reply:
 
 def session() -> aiohttp.ClientSession:
     """Return a client that knows no proxy of the environment and as many connections as it is asked for."""
-    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), trust_env=False)
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"content-type": "application/json"},
+        trust_env=False,
+    )
 
 
 async def post(
@@ -73,12 +78,12 @@ async def post(
             method,
             url,
             data=body or None,
-            headers={"content-type": "application/json", **(headers or {})},
+            headers=headers,
             allow_redirects=False,
             timeout=aiohttp.ClientTimeout(total=seconds),
         ) as response:
             status = response.status
-            async for chunk in response.content.iter_any():
+            while chunk := await response.content.readany():
                 received += chunk
                 if len(received) > ANSWER_BYTES:
                     raise Failed("too-long", f"more than {ANSWER_BYTES:,} bytes", status)
@@ -334,12 +339,12 @@ def _usage(value: dict[str, Any]) -> tuple[int, int] | None:
 
 def body_of(request: str, extra: Mapping[str, Any]) -> bytes:
     """Return a recorded body with `extra` keys in front; every other byte stays. A key of both is that of `extra`."""
-    head = [f"{json.dumps(key)}:{json.dumps(value)}" for key, value in extra.items()]
+    head = orjson.dumps(extra).decode()[:-1]
     if any(f'"{key}"' in request for key in extra):  # perhaps at the top
-        head += [f"{json.dumps(key)}:{raw}" for key, raw in members(request) if key not in extra]
-        return ("{" + ",".join(head) + "}").encode("utf-8", "surrogatepass")
-    rest = request.strip().removeprefix("{").lstrip()
-    return ("{" + ",".join(head) + ("" if not head or rest == "}" else ",") + rest).encode("utf-8", "surrogatepass")
+        rest = ",".join(f"{json.dumps(key)}:{raw}" for key, raw in members(request) if key not in extra) + "}"
+    else:
+        rest = request.strip().removeprefix("{").lstrip()
+    return (head + ("," if extra and rest != "}" else "") + rest).encode("utf-8", "surrogatepass")
 
 
 def members(request: str) -> Iterator[tuple[str, str]]:

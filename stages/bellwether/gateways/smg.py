@@ -26,6 +26,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+import orjson
+
 from bellwether.environments import environment
 from bellwether.errors import GatewayError
 from bellwether.gateways import chat
@@ -465,7 +467,7 @@ class SmgAdapter:
         return text
 
     async def _ask(self, route: str, body: Mapping[str, Any]) -> Any:
-        reply = await self._gateway.ask(route, json.dumps({"model": self._served.model, **body}).encode())
+        reply = await self._gateway.ask(route, orjson.dumps({"model": self._served.model, **body}))
         try:
             return chat.json_of(reply)
         except Refused as refused:
@@ -508,7 +510,8 @@ class SmgAdapter:
             raise Failed("captures-differ", f"{len(captures)} requests reached the engine, and not with equal ids")
         if answer.parser != self._reader:
             raise Failed("wrong-parser", f"read by {answer.parser or 'nobody it names'}, not by {self._reader}")
-        return dataclasses.replace(answer, prompt_ids=prompts[0])
+        answer.prompt_ids = prompts[0]
+        return answer
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bellwether.case import KINDS
+from bellwether.chunk_plans import FEW
 from bellwether.errors import ParamsError
 from bellwether.gateways.answer import Gateway
 from bellwether.params import read_params
@@ -39,10 +40,6 @@ class Target:
     """Modules of this package that have a part in its tables."""
     reached: tuple[str, ...] = ()
     """Of one that runs already: where, by which parsers and wire. What was seen of another is another's."""
-
-
-FEW_PLANS = frozenset({"whole", "per_token", "size-3"})
-"""Enough to see what moved since a release that streams a tenth as fast."""
 
 
 def _smg(version: str, parser: str = "legacy", plans: frozenset[str] | None = None) -> Target:
@@ -87,7 +84,7 @@ PINNED = {
     for target in (
         _smg("1.13.0"),
         _smg("1.13.0", "symphony"),
-        _smg("1.9.0", plans=FEW_PLANS),
+        _smg("1.9.0", plans=FEW),
         _llama_cpp("2026.10.11549"),
     )
 }

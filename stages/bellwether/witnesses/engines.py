@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bellwether.chunk_plans import FEW
 from bellwether.errors import ParamsError
 
 ALL_KINDS = ("render", "parse", "tokenize", "detokenize")
@@ -40,9 +41,6 @@ class Engine:
     """Whether it is an executable that serves HTTP, as opposed to a script in a Python environment."""
 
 
-FEW_PLANS = frozenset({"whole", "per_token", "size-3"})
-"""For a release that is there to show what moved since: that is seen of outputs in one piece, and most of the time with
-an engine goes into streams."""
 _VLLM = {
     "kinds": ALL_KINDS,
     "heavy": True,
@@ -66,7 +64,7 @@ ENGINES = {
         Engine("minijinja-3.1.0", "minijinja", "3.1.0", folder="minijinja-3.1.0", **_TEMPLATE),
         Engine("llama.cpp-b10775", "llama.cpp", "b10775", folder="llama.cpp-b10775", **_TEMPLATE),
         Engine("vllm-0.33.0", "vllm", "0.33.0", folder="vllm-0.33.0", **_VLLM),
-        Engine("vllm-0.32.0", "vllm", "0.32.0", folder="vllm-0.32.0", plans=FEW_PLANS, **_VLLM),
+        Engine("vllm-0.32.0", "vllm", "0.32.0", folder="vllm-0.32.0", plans=FEW, **_VLLM),
         Engine("sglang-0.5.23", "sglang", "0.5.23", heavy=True, folder="sglang-0.5.23", **_SGLANG),
         Engine(
             "sglang-0.5.22",
@@ -74,7 +72,7 @@ ENGINES = {
             "0.5.22",
             heavy=True,
             folder="sglang-0.5.22",
-            plans=FEW_PLANS,
+            plans=FEW,
             **_SGLANG_WITHOUT_DETOKENIZER,
         ),
     )
