@@ -391,10 +391,10 @@ def test_progress_on_a_terminal_is_one_line_that_moves(monkeypatch: pytest.Monke
     """The line is redrawn at most ten times a second, and ended when all is done."""
     step = watch(monkeypatch, Terminal())
     assert step(0.05, 64) == ""
-    assert step(0.5, 936) == "\ralpha render: 1,000 of 2,000 cases, 2,000/s"
+    assert step(0.5, 936) == "\r\x1b[Kalpha render: 1,000 of 2,000 cases, 2,000/s"
     assert step(0.55, 500) == ""
-    assert step(1.0, 500) == "\ralpha render: 2,000 of 2,000 cases, 2,000/s"
-    assert step(2.0, 0) == "\ralpha render: 2,000 of 2,000 cases, 1,000/s\n"
+    assert step(1.0, 500) == "\r\x1b[Kalpha render: 2,000 of 2,000 cases, 2,000/s"
+    assert step(2.0, 0) == "\r\x1b[Kalpha render: 2,000 of 2,000 cases, 1,000/s\n"
 
 
 def test_progress_in_a_log_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch):

@@ -131,7 +131,7 @@ def write_answers(root: Path, release: str, slug: str, answers: Iterable[Row]) -
 def ask(root: Path, query: str, against: str | None = None) -> list[Row]:
     """Return the rows of a stored query, or of SQL."""
     text = query if " " in query else (root / "queries" / f"{query}.sql").read_text("utf-8")
-    result = connect(root, against).connection.execute(text)
+    result = connect(root, against, asked=text).connection.execute(text)
     names = [column[0] for column in result.description]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 

@@ -170,8 +170,8 @@ def _child(work: Path, name: str) -> dict[str, float]:
 
 def _measure(work: Path, name: str) -> dict[str, float]:
     begin = time.perf_counter()
-    connection = connect(work).connection
     query = (work / "queries" / f"{name}.sql").read_text("utf-8")
+    connection = connect(work, asked=query).connection
     connection.execute(f"create temp table result as {query}")
     seconds = time.perf_counter() - begin
     rows = connection.execute("select count(*) from result").fetchone()[0]

@@ -69,7 +69,8 @@ def project(tmp_path: Path) -> Path:
 
 def rows(root: Path) -> dict[str, dict[str, Any]]:
     """Checkpoint → its row of the stored query, in the query's order."""
-    result = connect(root).connection.execute((root / "queries" / "checkpoints.sql").read_text("utf-8"))
+    query = (root / "queries" / "checkpoints.sql").read_text("utf-8")
+    result = connect(root, asked=query).connection.execute(query)
     names = [column[0] for column in result.description]
     return {row[0]: dict(zip(names, row, strict=True)) for row in result.fetchall()}
 

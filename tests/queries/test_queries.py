@@ -116,7 +116,8 @@ def write(root: Path, path: str, schema: pa.Schema, rows: list[dict]) -> None:
 
 def run(root: Path, name: str) -> list[dict[str, Any]]:
     """Return the rows of one stored query over the checkout."""
-    result = connect(root).connection.execute((root / "queries" / f"{name}.sql").read_text("utf-8"))
+    query = (root / "queries" / f"{name}.sql").read_text("utf-8")
+    result = connect(root, asked=query).connection.execute(query)
     names = [column[0] for column in result.description]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 

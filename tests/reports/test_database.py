@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from bellwether.errors import ParamsError, TableError
-from bellwether.reports.database import connect
+from bellwether.reports.database import STORED, connect
 from bellwether.tables import CASES, LEFT_OUT, MATERIALS, ORIGINS, REFERENCE, REPEATS, REQUESTS, WITNESS, TableWriter
 from manifests import bare_manifest
+from support import ROOT
 
 PARAMS = """
 checkpoints: [beta, alpha.1]
@@ -65,6 +67,27 @@ def test_empty_checkout_has_every_view_without_rows(project: Path):
         assert result.fetchall() == []
     assert database.connection.execute("select * from provenance").fetchall() == []
     assert sorted(database.missing) == sorted(SCOPE)
+
+
+@pytest.mark.parametrize(
+    ("asked", "made"),
+    [
+        ("select * from cases", set()),
+        ("from STANDING", {"standing"}),
+        ("select 1 -- of a verdict", set()),
+        ('with a as (select 1) select count(*) from a, main."disputes"', {"compared", "disputes"}),
+        ("summarize defects", {"compared", "standing", "verdict", "defects"}),
+    ],
+)
+def test_what_is_asked_has_the_stored_queries_it_names_and_those_they_name(asked: str, made: set[str], project: Path):
+    """Each takes time to make. No other is there, and none that is needed is missed."""
+    shutil.copytree(ROOT / "queries", project / "queries")
+    connection = connect(project, asked=asked).connection
+    views = {
+        name for (name,) in connection.execute("select view_name from duckdb_views() where not internal").fetchall()
+    }
+    assert views & set(STORED) == made
+    connection.execute(asked)
 
 
 def test_views_join_the_tables_of_the_scope(project: Path):

@@ -29,10 +29,11 @@ def run(root: Path, query: str, form: str, output: Path | None, against: str | N
     """
     if form == "parquet" and output is None:
         raise ParamsError("Parquet is no text", next_step="Name a file with --output.")
-    database = connect(root, against)
+    text = _text(query)
+    database = connect(root, against, asked=text)
     ask = database.connection.sql if form == "parquet" else database.connection.execute
     try:
-        result = _ask(database.connection, ask, _text(query))
+        result = _ask(database.connection, ask, text)
         if result is None:
             raise ParamsError("the query is empty", next_step="Write a SELECT.")
         if output is None:
