@@ -48,6 +48,7 @@ from bellwether.observing.table import OBSERVATION
 from bellwether.params import Params, read_params
 from bellwether.registries import listed
 from bellwether.reports import evidence, gap_tables, pinned
+from bellwether.reports.insert import insert
 from bellwether.reports.revision import tables_at
 from bellwether.tables import MATERIALS, PER_CORPUS, REFERENCE, WITNESS, check
 
@@ -273,8 +274,7 @@ def _stored(connection: duckdb.DuckDBPyConnection, root: Path, name: str) -> Non
 def _provenance(connection: duckdb.DuckDBPyConnection, files: list[tuple[str, str, Path]]) -> None:
     rows = [(checkpoint, recorded, _json(path)) for checkpoint, recorded, path in files if path.is_file()]
     connection.execute("create table provenance (checkpoint text, recorded text, provenance json)")
-    if rows:
-        connection.executemany("insert into provenance values (?, ?, ?)", rows)
+    insert(connection, "provenance", rows)
 
 
 def _json(path: Path) -> str:

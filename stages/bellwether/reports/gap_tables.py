@@ -21,6 +21,7 @@ from bellwether.errors import ParamsError
 from bellwether.params import Manifest, Params, read_manifest
 from bellwether.registries import aliases, listed
 from bellwether.registries.listed import ENGINE, ROLES, Registries
+from bellwether.reports.insert import insert
 
 SOURCE = "source"
 """The system of names that are sources of references."""
@@ -53,7 +54,7 @@ def add_registries(connection: duckdb.DuckDBPyConnection, root: Path, params: Pa
     _require_known(used, names)
     connection.execute(TABLES)
     systems = list(ROLES)
-    _insert(
+    insert(
         connection,
         "registry",
         [
@@ -64,12 +65,12 @@ def add_registries(connection: duckdb.DuckDBPyConnection, root: Path, params: Pa
             for one in registries.parts
         ],
     )
-    _insert(
+    insert(
         connection,
         "aliases",
         [(one.kind, one.system, one.name, one.key, one.reason) for one in aliases.read(root, names)],
     )
-    _insert(connection, "uses", used)
+    insert(connection, "uses", used)
     return registries
 
 
@@ -106,8 +107,3 @@ def _require_known(used: Iterable[tuple[str, str, str, str]], names: aliases.Nam
                 f"fixtures/{checkpoint}/manifest.toml: {system} registers no {kind} parser {name!r}",
                 next_step="Correct [engines." + system + "].",
             )
-
-
-def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[tuple]) -> None:
-    if rows:
-        connection.executemany(f"insert into {table} values ({', '.join('?' * len(rows[0]))})", rows)

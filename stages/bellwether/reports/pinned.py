@@ -10,6 +10,7 @@ import duckdb
 
 from bellwether.layout import RECORDED, reference_table
 from bellwether.params import Manifest, Params, read_manifest
+from bellwether.reports.insert import insert
 from bellwether.reports.releases import covers, releases, targets
 from bellwether.waivers import read_known, read_waivers
 
@@ -88,8 +89,7 @@ def add_waivers(connection: duckdb.DuckDBPyConnection, root: Path, params: Param
 
 def _add(connection: duckdb.DuckDBPyConnection, name: str, columns: str, rows: Sequence[tuple]) -> None:
     connection.execute(f"create table {name} ({columns})")
-    if rows:
-        connection.executemany(f"insert into {name} values ({', '.join('?' * len(rows[0]))})", rows)
+    insert(connection, name, rows)
 
 
 def _manifest_row(root: Path, manifest: Manifest, in_scope: bool) -> tuple:
