@@ -53,6 +53,7 @@ light: $(LIGHT:%=engine-%) patterns
 sources:
 	$(DVC) import second-references
 
+records-1 records-2: export BELLWETHER_JOBS := $(shell echo $$((($$(getconf _NPROCESSORS_ONLN) + $(JOBS) - 1) / $(JOBS))))
 records-1 records-2: sources
 	$(DVC) --single-item $(foreach slug,$($@),fixtures/dvc.yaml:inputs@$(slug) record@$(slug))
 

@@ -354,6 +354,16 @@ def test_recorder_says_how_many_rows(options, jobs, tables, project: Path, monke
     assert asked == [(project, "alpha", jobs, tables)]
 
 
+def test_the_environment_says_how_many_workers_record(project: Path, monkeypatch: pytest.MonkeyPatch):
+    """`make repro` has two recordings beside each other share the processors; what a person says comes first."""
+    asked = []
+    monkeypatch.setattr("bellwether.record.main", lambda root, slug, jobs, tables: asked.append(jobs) or {})
+    monkeypatch.setenv("BELLWETHER_JOBS", "5")
+    for options in ([], ["--jobs", "3"]):
+        assert bellwether("record", "alpha", *options, "--root", str(project)).exit_code == 0
+    assert asked == [5, 3]
+
+
 def test_cache_says_where_and_how_much(own_cache: Path):
     """An absent cache is empty; folders inside count with what they hold."""
     assert bellwether("cache").stdout == f"{own_cache}  0.0 MB\n"

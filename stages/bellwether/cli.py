@@ -106,7 +106,12 @@ root_option = click.option("--root", callback=_root, **_root_is)
 plain_root_option = click.option(
     "--root", **_root_is
 )  # of a command with commands below it: whose --root it is, is open
-jobs_option = click.option("--jobs", type=click.IntRange(1), help="Worker processes.  [default: one per core]")
+jobs_option = click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    envvar="BELLWETHER_JOBS",
+    help="Worker processes; also BELLWETHER_JOBS.  [default: one per core]",
+)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
