@@ -20,8 +20,9 @@ LIGHT := vllm-rust-0.33.0 minijinja-3.1.0 llama.cpp-b10775
 HEAVY := $(filter-out $(LIGHT),$(call listed,engines))
 ENGINES := $(LIGHT:%=engine-%) $(HEAVY:%=engine-%)
 GATEWAYS := $(patsubst %,gateway-%,$(call listed,targets))
-# Environments are built one at a time: not two engines first. What is short comes last, when little is left to go beside.
-PARTS := engine-$(firstword $(HEAVY)) $(GATEWAYS) $(HEAVY:%=engine-%) $(LIGHT:%=engine-%) patterns
+# Environments are built one at a time: a gateway's takes seconds, so it comes before an engine's. What is short comes
+# last, when little is left to go beside.
+PARTS := $(firstword $(GATEWAYS)) engine-$(firstword $(HEAVY)) $(GATEWAYS) $(HEAVY:%=engine-%) $(LIGHT:%=engine-%) patterns
 LIGHT_STAGES := patterns $(LIGHT:%=fixtures/witnesses/dvc.yaml:witness@%)
 
 .PHONY: help env repro repro-light test test-data lint bench clean all light sources records-1 records-2 $(PARTS)
