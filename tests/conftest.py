@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from support import ROOT, corpus_file, load_checkpoint, miniature, snapshot
 
 settings.register_profile("untimed", deadline=None)  # how long an example takes is the machine's affair
 settings.load_profile("untimed")
+os.environ["BELLWETHER_JOBS"] = "1"  # of a recording that a test starts: tests run beside each other already
 
 
 @pytest.fixture(scope="session")

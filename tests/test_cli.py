@@ -342,6 +342,7 @@ def test_signal_ends_a_running_command_in_order(project: Path, tmp_path: Path):
 )
 def test_recorder_says_how_many_rows(options, jobs, tables, project: Path, monkeypatch: pytest.MonkeyPatch):
     """Slug, jobs and tables reach the stage; without a choice all tables; the rows of each are printed."""
+    monkeypatch.delenv("BELLWETHER_JOBS")
     asked = []
 
     def stage(root: Path, slug: str, jobs: int | None, tables: tuple[str, ...]) -> dict[str, int]:
