@@ -10,12 +10,12 @@ unexport PYTHONDONTWRITEBYTECODE
 # part of the graph is a DVC of its own here, JOBS at a time; `dvc repro` alone does the same, one by one.
 JOBS ?= 2
 DVC := dvc --wait-for-lock repro --keep-going
-listed = $(shell sed -n '/^$1:/,/^$$/s/^  - //p' params.yaml)
+listed = $(shell tr -d "\r\"'" < params.yaml | awk '/^[a-z]/ { on = $$1 == "$1:" } on && /^ *- / { print $$2 }')
 # Every other one: relatives, which take as long, stand beside each other there.
 records-1 := $(shell printf '%s\n' $(call listed,checkpoints) | awk 'NR % 2')
 records-2 := $(filter-out $(records-1),$(call listed,checkpoints))
 # What needs no torch.
-LIGHT := vllm-rust-0.33.0 minijinja-3.1.0 llama.cpp-b10775
+LIGHT := $(filter vllm-rust-0.33.0 minijinja-3.1.0 llama.cpp-b10775,$(call listed,engines))
 HEAVY := $(filter-out $(LIGHT),$(call listed,engines))
 ENGINES := $(LIGHT:%=engine-%) $(HEAVY:%=engine-%)
 GATEWAYS := $(patsubst %,gateway-%,$(call listed,targets))
@@ -53,9 +53,11 @@ light: $(LIGHT:%=engine-%) patterns
 sources:
 	$(DVC) import second-references
 
-records-1 records-2: export BELLWETHER_JOBS := $(shell echo $$((($$(getconf _NPROCESSORS_ONLN) + $(JOBS) - 1) / $(JOBS))))
+# Two recordings beside each other share the processors.
+SHARED := $(shell $(PYTHON) -c 'import os; print(-(-(os.cpu_count() or 1) // min($(JOBS), 2)))')
+records-1 records-2: export BELLWETHER_JOBS := $(or $(BELLWETHER_JOBS),$(SHARED))
 records-1 records-2: sources
-	$(DVC) --single-item $(foreach slug,$($@),fixtures/dvc.yaml:inputs@$(slug) record@$(slug))
+	$(if $($@),$(DVC) --single-item $(foreach slug,$($@),fixtures/dvc.yaml:inputs@$(slug) record@$(slug)))
 
 $(ENGINES): engine-%: records-1 records-2
 	$(DVC) --single-item fixtures/witnesses/dvc.yaml:witness@$*

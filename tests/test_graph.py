@@ -223,7 +223,7 @@ def test_witnesses_depend_on_what_they_are_asked_from(params):
 def test_what_make_calls_light_is_what_the_registry_of_engines_does(params):
     """`make repro-light` leaves out the engines that take minutes to install or to ask, and no other."""
     makefile = (ROOT / "Makefile").read_text("utf-8")
-    listed = next(line for line in makefile.split("\n") if line.startswith("LIGHT :=")).split()[2:]
+    listed = re.search(r"^LIGHT := \$\(filter (.*?),", makefile, re.MULTILINE)[1].split()
     assert listed == [name for name in params.engines if not ENGINES[name].heavy]
 
 
@@ -260,6 +260,33 @@ def parts() -> list[list[str]]:
     said = subprocess.run(["make", "--dry-run", "all"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     commands = [line.split(" --single-item ")[1] for line in said.split("\n") if " --single-item " in line]
     return [command.split() for command in commands]
+
+
+def test_make_reads_the_lists_of_params_however_they_are_written(tmp_path: Path):
+    """Comments, quotes, empty lines, ends of lines; a list of one, and a light engine that is not in scope."""
+    (tmp_path / "Makefile").write_bytes((ROOT / "Makefile").read_bytes())
+    params = """checkpoints:  # first
+- qwen3-8b  # one
+
+  # none
+engines:
+  - "minijinja-3.1.0"
+  - vllm-0.33.0
+
+targets:
+    - 'smg-1.13.0'
+oracle:
+  versions: {}
+"""
+    (tmp_path / "params.yaml").write_bytes(params.replace("\n", "\r\n").encode())
+    said = subprocess.run(["make", "--dry-run", "all"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert [line.rpartition("--single-item ")[2] for line in said.splitlines() if "--single-item" in line] == [
+        "fixtures/dvc.yaml:inputs@qwen3-8b record@qwen3-8b",
+        "fixtures/observations/dvc.yaml:observe@smg-1.13.0",
+        "fixtures/witnesses/dvc.yaml:witness@vllm-0.33.0",
+        "fixtures/witnesses/dvc.yaml:witness@minijinja-3.1.0",
+        "patterns",
+    ]
 
 
 def test_parts_of_make_are_every_stage_once_but_what_is_before_and_after_all(before, parts):

@@ -74,9 +74,16 @@ def test_empty_checkout_has_every_view_without_rows(project: Path):
     [
         ("select * from cases", set()),
         ("from STANDING", {"standing"}),
-        ("select 1 -- of a verdict", set()),
         ('with a as (select 1) select count(*) from a, main."disputes"', {"compared", "disputes"}),
         ("summarize defects", {"compared", "standing", "verdict", "defects"}),
+        ("select case_id || ' -- ' || kind from standing", {"standing"}),
+        ("/* -- */ from disputes", {"compared", "disputes"}),
+        ("select 1 -- x\rfrom disputes", {"compared", "disputes"}),
+        ("select count(*) from query_table('dis' || 'putes')", set(STORED)),
+        ("from query('from ver' || 'dict')", set(STORED)),
+        ("show tables", set(STORED)),
+        ("select view_name from duckdb_views()", set(STORED)),
+        ("select table_name from information_schema.tables", set(STORED)),
     ],
 )
 def test_what_is_asked_has_the_stored_queries_it_names_and_those_they_name(asked: str, made: set[str], project: Path):

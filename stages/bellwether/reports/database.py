@@ -58,6 +58,8 @@ OBSERVATIONS = "fixtures/observations/"
 
 STORED = ("compared", "standing", "disputes", "verdict", "defects")
 """Queries that other queries use by name, each after those it uses itself."""
+NAMES = re.compile(r"\b(show|pragma|query|query_table|information_schema|(duckdb|pg|sqlite)_\w+)\b", re.IGNORECASE)
+"""Words by which SQL reads the catalogue, or a table whose name is no word of it."""
 ORDERED = ("verdict",)
 """Those whose rows are read as they come. To put the rows of another in order would show nowhere, and costs a second in
 a million."""
@@ -242,13 +244,16 @@ def _before(
 
 
 def _named(root: Path, asked: str) -> list[str]:
-    """Return the stored queries whose names are words of this SQL, or of a query it names in turn."""
+    """Return the stored queries whose names are words of this SQL, or of a query it names in turn; all of them where it
+    asks for names, or makes one up."""
+    if NAMES.search(asked):
+        return list(STORED)
     found: list[str] = []
     texts = [asked]
     for name in reversed(STORED):
-        if any(re.search(rf"\b{name}\b", re.sub(r"--.*", "", text), re.IGNORECASE) for text in texts):
+        if any(re.search(rf"\b{name}\b", text, re.IGNORECASE) for text in texts):
             found.insert(0, name)
-            texts.append(_query(root, name) or "")
+            texts.append(re.sub(r"--.*", "", _query(root, name) or ""))
     return found
 
 

@@ -15,5 +15,7 @@ def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Sequence[tup
     if rows:
         columns = [pa.array(values) for values in zip(*rows, strict=True)]
         connection.register("rows_to_insert", pa.table(columns, [str(place) for place in range(len(columns))]))
-        connection.execute(f"insert into {table} from rows_to_insert")
-        connection.unregister("rows_to_insert")
+        try:
+            connection.execute(f"insert into {table} from rows_to_insert")
+        finally:
+            connection.unregister("rows_to_insert")
