@@ -21,7 +21,8 @@ ENGINES := $(LIGHT:%=engine-%) $(HEAVY:%=engine-%)
 GATEWAYS := $(patsubst %,gateway-%,$(call listed,targets))
 # Environments are built one at a time: a gateway's takes seconds, so it comes before an engine's. What is short comes
 # last, when little is left to go beside.
-PARTS := $(firstword $(GATEWAYS)) engine-$(firstword $(HEAVY)) $(GATEWAYS) $(HEAVY:%=engine-%) $(LIGHT:%=engine-%) patterns
+PARTS := $(firstword $(GATEWAYS)) $(patsubst %,engine-%,$(firstword $(HEAVY))) \
+	$(GATEWAYS) $(HEAVY:%=engine-%) $(LIGHT:%=engine-%) patterns
 LIGHT_STAGES := patterns $(LIGHT:%=fixtures/witnesses/dvc.yaml:witness@%)
 
 .PHONY: help env repro repro-light test test-data lint bench clean all light sources records-1 records-2 $(PARTS)
