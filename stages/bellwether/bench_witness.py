@@ -10,10 +10,10 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from threading import Barrier
 from typing import Any
 
 from tabulate import tabulate
@@ -21,7 +21,7 @@ from tabulate import tabulate
 from bellwether.params import Params, Scope, read_manifest, read_params
 from bellwether.progress import say
 from bellwether.witness import JOBS, converse, start
-from bellwether.witnesses.conversation import Respondents
+from bellwether.witnesses.conversation import Conversation, Respondents
 from bellwether.witnesses.engines import Engine, engine, options_of
 from bellwether.witnesses.outcome import Failed
 from bellwether.witnesses.questions import Questions
@@ -56,18 +56,14 @@ def _rate(root: Path, params: Params, release: Engine, respondents: Respondents,
     asks = islice(Questions(root, params, manifest, (kind,), clock=True).stream(), EACH)
     questions = [_in_one_piece(ask.question) for ask in asks]
     options = options_of(release, manifest.engines.get(release.engine, {}), SLUG)
-    loaded = Barrier(JOBS)
 
-    def ask(_: int) -> tuple[float, float, int]:
-        with converse(root, params, release, respondents, SLUG, options) as conversation:
-            loaded.wait()
-            begin = time.monotonic()
-            told = sum(not isinstance(outcome, Failed) for outcome in conversation.outcomes(questions))
-            return begin, time.monotonic(), told
+    def told(conversation: Conversation) -> int:
+        return sum(not isinstance(outcome, Failed) for outcome in conversation.outcomes(questions))
 
-    with ThreadPoolExecutor(JOBS) as pool:
-        begins, ends, told = zip(*pool.map(ask, range(JOBS)), strict=True)
-    return sum(told) / (max(ends) - min(begins))
+    with ExitStack() as stack, ThreadPoolExecutor(JOBS) as pool:
+        loaded = [stack.enter_context(converse(root, params, release, respondents, SLUG, options)) for _ in range(JOBS)]
+        begin = time.monotonic()
+        return sum(pool.map(told, loaded)) / (time.monotonic() - begin)
 
 
 def _in_one_piece(question: dict[str, Any]) -> dict[str, Any]:
