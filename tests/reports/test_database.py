@@ -82,6 +82,7 @@ def test_empty_checkout_has_every_view_without_rows(project: Path):
         ("select count(*) from query_table('dis' || 'putes')", set(STORED)),
         ("from query('from ver' || 'dict')", set(STORED)),
         ("show tables", set(STORED)),
+        ("describe", set(STORED)),
         ("select view_name from duckdb_views()", set(STORED)),
         ("select table_name from information_schema.tables", set(STORED)),
     ],

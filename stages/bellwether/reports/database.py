@@ -58,7 +58,9 @@ OBSERVATIONS = "fixtures/observations/"
 
 STORED = ("compared", "standing", "disputes", "verdict", "defects")
 """Queries that other queries use by name, each after those it uses itself."""
-NAMES = re.compile(r"\b(show|pragma|query|query_table|information_schema|(duckdb|pg|sqlite)_\w+)\b", re.IGNORECASE)
+NAMES = re.compile(
+    r"\b(show|describe|pragma|query|query_table|information_schema|(duckdb|pg|sqlite)_\w+)\b", re.IGNORECASE
+)
 """Words by which SQL reads the catalogue, or a table whose name is no word of it."""
 ORDERED = ("verdict",)
 """Those whose rows are read as they come. To put the rows of another in order would show nowhere, and costs a second in
