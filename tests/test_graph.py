@@ -289,6 +289,13 @@ oracle:
     ]
 
 
+def test_make_without_a_heavy_engine_or_a_gateway_names_no_part_of_none(tmp_path: Path):
+    (tmp_path / "Makefile").write_bytes((ROOT / "Makefile").read_bytes())
+    (tmp_path / "params.yaml").write_text("checkpoints:\n  - qwen3-8b\nengines:\n  - minijinja-3.1.0\ntargets:\n")
+    said = subprocess.run(["make", "--dry-run", "all"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"(?:witness|observe)@\S*", said) == ["witness@minijinja-3.1.0"]
+
+
 def test_parts_of_make_are_every_stage_once_but_what_is_before_and_after_all(before, parts):
     """`sources` and the last DVC, which have no part beside them, do the rest."""
     named = [stage for part in parts for stage in part]
